@@ -1,1 +1,5 @@
-fn main() {}
+//! The tests that look at the library from outside, in one binary.
+
+mod layers;
+mod source;
+mod tidy;
