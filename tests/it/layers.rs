@@ -148,6 +148,18 @@ fn every_module_has_a_layer() -> io::Result<()> {
 }
 
 #[test]
+fn the_map_in_the_docs_names_every_module() -> io::Result<()> {
+    let map = std::fs::read_to_string(root().join("docs/architecture.md"))?;
+    let missing: Vec<_> = modules()?
+        .iter()
+        .map(|file| format!("| `{}` |", file.module()))
+        .filter(|row| !map.contains(row))
+        .collect();
+    none(&missing);
+    Ok(())
+}
+
+#[test]
 fn modules_name_only_what_lies_below_them() -> io::Result<()> {
     let exports = root_exports()?;
     let mut wrong = Vec::new();
