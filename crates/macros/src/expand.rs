@@ -30,7 +30,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     });
     let options = options(&args, &krate);
     let (impl_generics, ty_generics, _) = input.generics.split_for_impl();
-    let where_clause = where_clause(input, &krate);
+    let where_clause = where_clause(input, &args, &krate);
 
     Ok(quote! {
         #[automatically_derived]
@@ -112,20 +112,28 @@ fn duration(Millis(millis): Millis) -> TokenStream {
     quote!(::core::time::Duration::from_millis(#millis))
 }
 
-/// The type's own clause and, for a type with parameters, that its instance can be a task at all:
-/// then the parameters need no bounds of their own, and a mistake shows where the instance is used.
-fn where_clause(input: &DeriveInput, krate: &Path) -> Option<WhereClause> {
+/// The type's own clause and, for a type with parameters, that the instance can be a task at all.
+/// Serde's derives refuse such bounds on the type itself, so they have to stand here; a mistake then
+/// shows where the instance is used.
+fn where_clause(input: &DeriveInput, args: &Args, krate: &Path) -> Option<WhereClause> {
     let mut generics: Generics = input.generics.clone();
     if generics.type_params().next().is_some() {
         let ident = &input.ident;
         let (_, ty_generics, _) = input.generics.split_for_impl();
-        let bound = parse_quote! {
-            #ident #ty_generics: #krate::__private::Serialize
+        let data = quote! {
+            #krate::__private::Serialize
                 + #krate::__private::DeserializeOwned
                 + ::core::marker::Send
                 + 'static
         };
-        generics.make_where_clause().predicates.push(bound);
+        let predicates = &mut generics.make_where_clause().predicates;
+        predicates.push(parse_quote!(#ident #ty_generics: #data));
+        if let Some(output) = &args.output {
+            predicates.push(parse_quote!(#output: #data));
+        }
+        if let Some(error) = &args.error {
+            predicates.push(parse_quote!(#error: #krate::TaskError));
+        }
     }
     generics.where_clause
 }
