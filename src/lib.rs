@@ -3,8 +3,10 @@
 // The derive names this crate from outside; inside, its tests need the same name.
 extern crate self as streamfleet;
 
+mod envelope;
 mod error;
 mod id;
+mod lifecycle;
 mod options;
 mod server;
 mod state;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+use crate::envelope::{decode_payload, encode_payload};
 use crate::options::Codec;
 use crate::server::context::Context;
 use crate::task::{Retry, Task, TaskError};
@@ -96,7 +97,7 @@ where
     fn run(&self, cx: Context<S>, payload: Bytes, codec: Codec) -> BoxFuture<'static, HandlerEnd> {
         let handler = Arc::clone(&self.handler);
         Box::pin(async move {
-            let task: T = match decode(codec, &payload) {
+            let task: T = match decode_payload(codec, &payload) {
                 Ok(task) => task,
                 Err(wrong) => return HandlerEnd::Undecodable(wrong),
             };
@@ -127,7 +128,7 @@ where
             let span = tracing::Span::current();
             let run = move || {
                 let _entered = span.entered();
-                let task: T = match decode(codec, &payload) {
+                let task: T = match decode_payload(codec, &payload) {
                     Ok(task) => task,
                     Err(wrong) => return HandlerEnd::Undecodable(wrong),
                 };
@@ -150,7 +151,7 @@ where
 /// What the handler returned, as bytes.
 fn end<T: Task>(codec: Codec, result: Result<T::Output, T::Error>) -> HandlerEnd {
     match result {
-        Ok(output) => match encode(codec, &output) {
+        Ok(output) => match encode_payload(codec, &output) {
             Ok(output) => HandlerEnd::Succeeded { codec, output },
             Err(wrong) => HandlerEnd::OutputUnencodable(wrong),
         },
@@ -158,7 +159,7 @@ fn end<T: Task>(codec: Codec, result: Result<T::Output, T::Error>) -> HandlerEnd
             let retry = error.retry();
             let mut text = error.to_string();
             // A failure stays a failure with its own consequence, even if the waiter gets less of it.
-            let error = encode(codec, &error).unwrap_or_else(|wrong| {
+            let error = encode_payload(codec, &error).unwrap_or_else(|wrong| {
                 text = format!("{text} (as data it could not be encoded: {wrong})");
                 Bytes::new()
             });
@@ -169,21 +170,6 @@ fn end<T: Task>(codec: Codec, result: Result<T::Output, T::Error>) -> HandlerEnd
                 retry,
             }
         }
-    }
-}
-
-fn encode<V: serde::Serialize>(codec: Codec, value: &V) -> Result<Bytes, String> {
-    match codec {
-        Codec::MessagePack => rmp_serde::to_vec_named(value).map_err(|wrong| wrong.to_string()),
-        Codec::Json => serde_json::to_vec(value).map_err(|wrong| wrong.to_string()),
-    }
-    .map(Bytes::from)
-}
-
-fn decode<V: serde::de::DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Result<V, String> {
-    match codec {
-        Codec::MessagePack => rmp_serde::from_slice(bytes).map_err(|wrong| wrong.to_string()),
-        Codec::Json => serde_json::from_slice(bytes).map_err(|wrong| wrong.to_string()),
     }
 }
 

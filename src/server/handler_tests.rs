@@ -24,7 +24,7 @@ fn cx() -> Context<App> {
 }
 
 fn payload(codec: Codec, n: u64) -> Bytes {
-    encode(codec, &Double { n }).unwrap()
+    encode_payload(codec, &Double { n }).unwrap()
 }
 
 fn erased<T, F, Fut>(handler: F) -> Box<dyn ErasedHandler<App>>
@@ -54,7 +54,7 @@ async fn an_output_comes_back_in_the_codec_of_the_payload() {
             panic!("{end:?}");
         };
         assert_eq!(of_output, codec);
-        assert_eq!(decode::<u64>(codec, &output), Ok(41));
+        assert_eq!(decode_payload::<u64>(codec, &output), Ok(41));
     }
 }
 
@@ -93,7 +93,7 @@ async fn an_error_comes_back_as_data_as_text_and_with_its_consequence() {
     };
     assert_eq!(text, "busy");
     assert_eq!(retry, Retry::After(Duration::from_secs(7)));
-    let error: Failure = decode(codec, &error).unwrap();
+    let error: Failure = decode_payload(codec, &error).unwrap();
     assert_eq!(error.message(), "busy");
 }
 
@@ -143,7 +143,7 @@ async fn what_cannot_be_encoded_is_said_and_a_failure_keeps_its_consequence() {
         false => Err(Stubborn),
     });
     let run = async |succeed| {
-        let payload = encode(Codec::Json, &Try { succeed }).unwrap();
+        let payload = encode_payload(Codec::Json, &Try { succeed }).unwrap();
         handler.run(cx(), payload, Codec::Json).await
     };
     assert!(matches!(run(true).await, HandlerEnd::OutputUnencodable(text) if text == "no"));
