@@ -18,7 +18,9 @@ use crate::task::{Retry, Task, TaskError};
 /// A function that runs tasks of the type `T`: an `async fn(Context<S>, T)`, or a closure that returns
 /// a future, of `Result<T::Output, T::Error>`.
 ///
-/// A type with fields of its own can be a handler too:
+/// A closure that captures something gives each run its own clone of it:
+/// `move |cx, task: Mail| { let http = http.clone(); async move { … } }`. Mostly it is simpler to keep
+/// it in the server's state. A type with fields of its own can be a handler too:
 ///
 /// ```
 /// # #[cfg(feature = "macros")] {

@@ -7,9 +7,11 @@ struct First<T> {
     items: Vec<T>,
 }
 
-struct NotData;
+// Data, but bound to its thread.
+#[derive(Serialize, Deserialize)]
+struct Local(#[serde(skip, default = "std::ptr::null")] *const u8);
 
-async fn first(_cx: Context<()>, _task: First<NotData>) -> Result<NotData, Failure> {
+async fn first(_cx: Context<()>, _task: First<Local>) -> Result<Local, Failure> {
     Err(Failure::never("empty"))
 }
 
