@@ -9,7 +9,10 @@ struct First<T> {
 
 // Data, but bound to its thread.
 #[derive(Serialize, Deserialize)]
-struct Local(#[serde(skip, default = "std::ptr::null")] *const u8);
+struct Local {
+    #[serde(skip, default = "std::ptr::null")]
+    at: *const u8,
+}
 
 async fn first(_cx: Context<()>, _task: First<Local>) -> Result<Local, Failure> {
     Err(Failure::never("empty"))
