@@ -23,7 +23,7 @@ pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
-pub use server::{Context, ServerBuilder};
+pub use server::{Context, Handler, ServerBuilder};
 pub use state::TaskState;
 #[cfg(feature = "macros")]
 pub use streamfleet_macros::Task;
