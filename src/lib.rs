@@ -10,6 +10,7 @@ mod lifecycle;
 mod options;
 mod server;
 mod state;
+mod store;
 mod task;
 
 pub use error::{
