@@ -5,6 +5,8 @@ mod id;
 mod options;
 mod state;
 mod task;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
