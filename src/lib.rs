@@ -12,6 +12,8 @@ mod server;
 mod state;
 mod store;
 mod task;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
