@@ -19,7 +19,7 @@ local now = clock()
 local tally = counters(base, now)
 local fields = forgettable(base)
 local flagged = look('HEXISTS', cancel, entry) == 1
-local record = record_of(tasks, task)
+local record = record_or_none(tasks, task)
 local before = earliest(base)
 look('ZCARD', archived)
 local who = receiver(base, client)

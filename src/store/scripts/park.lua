@@ -17,7 +17,7 @@ local tally = counters(base, now)
 local fields = forgettable(base)
 local flagged = look('HEXISTS', cancel, entry) == 1
 local seen = look('HGET', crashes, entry)
-local record = record_of(tasks, task)
+local record = record_or_none(tasks, task)
 local who = receiver(base, client)
 look('SCARD', names)
 look('ZCARD', parked)

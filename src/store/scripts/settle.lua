@@ -20,7 +20,7 @@ end
 local records = {}
 for a = FIRST_ID + 2 * n, #ARGV, 2 do
   local item, task = tonumber(ARGV[a]), ARGV[a + 1]
-  local record = record_of(tasks, task)
+  local record = record_or_none(tasks, task)
   -- A record that names another entry belongs to a later delivery of the task and stays.
   if record == nil or record.i == ARGV[FIRST_ID + item - 1] then records[item] = task end
 end

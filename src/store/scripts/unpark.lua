@@ -14,7 +14,7 @@ be('stream', stream)
 local moved, bytes = 0, 0
 for _, id in ipairs(ids) do
   if bytes >= REPLY_BYTES then break end
-  local record = record_of(tasks, id)
+  local record = record_or_none(tasks, id)
   redis.call('ZREM', parked, id)
   if record and record.s == 'parked' then
     local entry = redis.call('XADD', stream, '*', 'r', record.e)
