@@ -10,7 +10,10 @@ mod lifecycle;
 mod options;
 mod server;
 mod state;
+mod store;
 mod task;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
@@ -23,7 +26,7 @@ pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
-pub use server::{Context, ServerBuilder};
+pub use server::{Context, Handler, ServerBuilder};
 pub use state::TaskState;
 #[cfg(feature = "macros")]
 pub use streamfleet_macros::Task;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::server::context::Context;
-use crate::server::handler::{AsyncHandler, BlockingHandler, ErasedHandler};
+use crate::server::handler::{AsyncHandler, BlockingHandler, ErasedHandler, Handler};
 use crate::task::Task;
 
 /// The configuration of a server.
@@ -42,13 +42,9 @@ impl<S: Send + Sync + 'static> ServerBuilder<S> {
     /// # }
     /// ```
     #[must_use]
-    pub fn on<T, F, Fut>(mut self, handler: F) -> Self
-    where
-        T: Task,
-        F: Fn(Context<S>, T) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<T::Output, T::Error>> + Send + 'static,
-    {
-        self.handlers.push(Arc::new(AsyncHandler::new(handler)));
+    pub fn on<T: Task, H: Handler<S, T>>(mut self, handler: H) -> Self {
+        self.handlers
+            .push(Arc::new(AsyncHandler::<H, T>::new(handler)));
         self
     }
 
@@ -79,7 +75,8 @@ impl<S: Send + Sync + 'static> ServerBuilder<S> {
         T: Task,
         F: Fn(Context<S>, T) -> Result<T::Output, T::Error> + Send + Sync + 'static,
     {
-        self.handlers.push(Arc::new(BlockingHandler::new(handler)));
+        self.handlers
+            .push(Arc::new(BlockingHandler::<F, T>::new(handler)));
         self
     }
 }

@@ -15,6 +15,72 @@ use crate::options::Codec;
 use crate::server::context::Context;
 use crate::task::{Retry, Task, TaskError};
 
+/// A function that runs tasks of the type `T`: an `async fn(Context<S>, T)`, or a closure that returns
+/// a future, of `Result<T::Output, T::Error>`.
+///
+/// A closure that captures something gives each run its own clone of it:
+/// `move |cx, task: Mail| { let http = http.clone(); async move { … } }`. Mostly it is simpler to keep
+/// it in the server's state. A type with fields of its own can be a handler too:
+///
+/// ```
+/// # #[cfg(feature = "macros")] {
+/// use serde::{Deserialize, Serialize};
+/// use streamfleet::{Context, Failure, Handler, ServerBuilder, Task};
+///
+/// #[derive(Serialize, Deserialize, Task)]
+/// #[task(name = "mail.send")]
+/// struct Mail {
+///     to: String,
+/// }
+///
+/// struct Mailer {
+///     sender: String,
+/// }
+///
+/// impl<S: Send + Sync + 'static> Handler<S, Mail> for Mailer {
+///     async fn call(&self, _cx: Context<S>, mail: Mail) -> Result<(), Failure> {
+///         println!("from {} to {}", self.sender, mail.to);
+///         Ok(())
+///     }
+/// }
+///
+/// fn handlers(server: ServerBuilder<()>) -> ServerBuilder<()> {
+///     server.on(Mailer { sender: "me".into() })
+/// }
+/// # }
+/// ```
+// A trait, although `on` could ask for `Fn(Context<S>, T) -> Fut` itself: so a wrong output reads
+// "expected `Result<String, _>`, found `Result<usize, _>`" at the handler; a bound on `Fut` reads
+// "type mismatch resolving `<Resize as Task>::Output == usize`" at `on`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    label = "not a handler",
+    note = "a handler is an `async fn(Context<S>, T) -> Result<T::Output, T::Error>` of a task `T`"
+)]
+pub trait Handler<S, T: Task>: Send + Sync + 'static {
+    /// One run of one task.
+    fn call(
+        &self,
+        cx: Context<S>,
+        task: T,
+    ) -> impl Future<Output = Result<T::Output, T::Error>> + Send;
+}
+
+impl<S, T, F, Fut> Handler<S, T> for F
+where
+    T: Task,
+    F: Fn(Context<S>, T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T::Output, T::Error>> + Send,
+{
+    fn call(
+        &self,
+        cx: Context<S>,
+        task: T,
+    ) -> impl Future<Output = Result<T::Output, T::Error>> + Send {
+        self(cx, task)
+    }
+}
+
 /// How a run ended that neither panicked nor was cut off.
 #[derive(Debug)]
 pub(crate) enum HandlerEnd {
@@ -49,9 +115,9 @@ pub(crate) trait ErasedHandler<S>: Send + Sync {
 }
 
 /// A handler that awaits.
-pub(crate) struct AsyncHandler<F, T> {
-    /// Shared with each run: its future outlives the borrow of `self`, and `F` need not be `Clone`.
-    handler: Arc<F>,
+pub(crate) struct AsyncHandler<H, T> {
+    /// Shared with each run: its future outlives the borrow of `self`, and `H` need not be `Clone`.
+    handler: Arc<H>,
     task: PhantomData<fn(T)>,
 }
 
@@ -61,8 +127,8 @@ pub(crate) struct BlockingHandler<F, T> {
     task: PhantomData<fn(T)>,
 }
 
-impl<F, T> AsyncHandler<F, T> {
-    pub(crate) fn new(handler: F) -> Self {
+impl<H, T> AsyncHandler<H, T> {
+    pub(crate) fn new(handler: H) -> Self {
         Self {
             handler: Arc::new(handler),
             task: PhantomData,
@@ -79,12 +145,11 @@ impl<F, T> BlockingHandler<F, T> {
     }
 }
 
-impl<S, T, F, Fut> ErasedHandler<S> for AsyncHandler<F, T>
+impl<S, T, H> ErasedHandler<S> for AsyncHandler<H, T>
 where
     S: Send + Sync + 'static,
     T: Task,
-    F: Fn(Context<S>, T) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<T::Output, T::Error>> + Send + 'static,
+    H: Handler<S, T>,
 {
     fn name(&self) -> &'static str {
         T::NAME
@@ -103,7 +168,7 @@ where
             };
             // The payload may be large and the run long.
             drop(payload);
-            end::<T>(codec, handler(cx, task).await)
+            end::<T>(codec, handler.call(cx, task).await)
         })
     }
 }

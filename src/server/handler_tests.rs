@@ -27,12 +27,7 @@ fn payload(codec: Codec, n: u64) -> Bytes {
     encode_payload(codec, &Double { n }).unwrap()
 }
 
-fn erased<T, F, Fut>(handler: F) -> Box<dyn ErasedHandler<App>>
-where
-    T: Task,
-    F: Fn(Context<App>, T) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<T::Output, T::Error>> + Send + 'static,
-{
+fn erased<T: Task>(handler: impl Handler<App, T>) -> Box<dyn ErasedHandler<App>> {
     Box::new(AsyncHandler::new(handler))
 }
 

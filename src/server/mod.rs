@@ -8,3 +8,4 @@ mod handler;
 
 pub use builder::ServerBuilder;
 pub use context::Context;
+pub use handler::Handler;

@@ -3,5 +3,7 @@
 mod derive;
 mod layers;
 mod source;
+mod support;
+mod testing;
 mod tidy;
 mod ui;

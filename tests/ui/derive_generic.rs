@@ -1,5 +1,3 @@
-use std::rc::Rc;
-
 use serde::{Deserialize, Serialize};
 use streamfleet::{Context, Failure, ServerBuilder, Task};
 
@@ -9,12 +7,16 @@ struct First<T> {
     items: Vec<T>,
 }
 
+// Data, but bound to its thread.
+#[derive(Serialize, Deserialize)]
+struct Local {
+    #[serde(skip, default = "std::ptr::null")]
+    at: *const u8,
+}
+
 async fn first(_cx: Context<()>, _task: First<Local>) -> Result<Local, Failure> {
     Err(Failure::never("empty"))
 }
-
-#[derive(Serialize, Deserialize)]
-struct Local(#[serde(skip)] Rc<u8>);
 
 fn register(server: ServerBuilder<()>) {
     let _ = server.on(first);

@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use streamfleet::{Context, Failure, ServerBuilder, Task};
+use streamfleet::{Context, ServerBuilder, Task};
 
 struct App;
 

@@ -7,7 +7,7 @@ use syn::meta::ParseNestedMeta;
 use syn::parse::ParseStream;
 use syn::{DeriveInput, Error, Ident, LitInt, LitStr, Path, Result, Token, Type};
 
-use crate::check;
+use crate::check::{self, DELAY, DOUBLING_WAIT, FIXED_WAIT, Limits, MAX_RETRIES, TIMEOUT};
 
 /// The keys, in the order of the documentation.
 const KEYS: &str = "name, output, error, codec, queue, max_retries, backoff, timeout, delay, crate";
@@ -81,8 +81,12 @@ impl Args {
             }),
             "max_retries" => set(&mut self.max_retries, meta, mistakes, read_count),
             "backoff" => set(&mut self.backoff, meta, mistakes, read_backoff),
-            "timeout" => set(&mut self.timeout, meta, mistakes, read_timeout),
-            "delay" => set(&mut self.delay, meta, mistakes, read_duration),
+            "timeout" => set(&mut self.timeout, meta, mistakes, |v| {
+                read_duration(v, &TIMEOUT)
+            }),
+            "delay" => set(&mut self.delay, meta, mistakes, |v| {
+                read_duration(v, &DELAY)
+            }),
             "crate" => set(&mut self.krate, meta, mistakes, |v| {
                 Path::parse_mod_style(v).map(Value::Good)
             }),
@@ -95,6 +99,15 @@ impl Args {
 enum Value<V> {
     Good(V),
     Bad(Error),
+}
+
+impl<V> Value<V> {
+    fn map<W>(self, made: impl FnOnce(V) -> W) -> Value<W> {
+        match self {
+            Self::Good(value) => Value::Good(made(value)),
+            Self::Bad(mistake) => Value::Bad(mistake),
+        }
+    }
 }
 
 /// The mistakes so far, as one error of many parts.
@@ -154,26 +167,22 @@ fn read_codec(value: ParseStream<'_>) -> Result<Value<Codec>> {
 }
 
 fn read_count(value: ParseStream<'_>) -> Result<Value<u32>> {
+    let negative = value.parse::<Option<Token![-]>>()?;
     let count: LitInt = value.parse()?;
-    Ok(count.base10_parse().map_or_else(Value::Bad, Value::Good))
-}
-
-fn read_duration(value: ParseStream<'_>) -> Result<Value<Millis>> {
-    let text: LitStr = value.parse()?;
-    Ok(match check::duration_ms(&text.value()) {
-        Ok(millis) => Value::Good(Millis(millis)),
-        Err(wrong) => Value::Bad(Error::new(text.span(), wrong)),
+    Ok(match count.base10_parse() {
+        Ok(retries) if negative.is_none() && retries <= MAX_RETRIES => Value::Good(retries),
+        _ => {
+            let wrong = format!("max_retries must be 0 to {MAX_RETRIES}");
+            Value::Bad(Error::new(count.span(), wrong))
+        }
     })
 }
 
-fn read_timeout(value: ParseStream<'_>) -> Result<Value<Millis>> {
-    let span = value.span();
-    Ok(match read_duration(value)? {
-        Value::Good(Millis(0)) => Value::Bad(Error::new(
-            span,
-            "a timeout of 0 would end every run at once",
-        )),
-        other => other,
+fn read_duration(value: ParseStream<'_>, limits: &Limits) -> Result<Value<Millis>> {
+    let text: LitStr = value.parse()?;
+    Ok(match check::duration_ms(&text.value(), limits) {
+        Ok(millis) => Value::Good(Millis(millis)),
+        Err(wrong) => Value::Bad(Error::new(text.span(), wrong)),
     })
 }
 
@@ -193,24 +202,21 @@ fn read_backoff(value: ParseStream<'_>) -> Result<Value<Backoff>> {
     }
     let waits;
     syn::parenthesized!(waits in value);
-    let first = match read_duration(&waits)? {
-        Value::Good(first) => first,
-        Value::Bad(mistake) => return Err(mistake),
-    };
     if shape == "fixed" {
-        return Ok(Value::Good(Backoff::Fixed(first)));
+        return Ok(read_duration(&waits, &FIXED_WAIT)?.map(Backoff::Fixed));
     }
+    let initial = read_duration(&waits, &DOUBLING_WAIT)?;
     waits.parse::<Token![,]>()?;
     let span = waits.span();
-    Ok(match read_duration(&waits)? {
-        Value::Good(max) if max.0 < first.0 => Value::Bad(Error::new(
+    let max = read_duration(&waits, &DOUBLING_WAIT)?;
+    Ok(match (initial, max) {
+        (Value::Good(initial), Value::Good(max)) if max.0 < initial.0 => Value::Bad(Error::new(
             span,
             "the longest wait is shorter than the first",
         )),
-        Value::Good(max) => Value::Good(Backoff::Exponential {
-            initial: first,
-            max,
-        }),
-        Value::Bad(mistake) => Value::Bad(mistake),
+        (Value::Good(initial), Value::Good(max)) => {
+            Value::Good(Backoff::Exponential { initial, max })
+        }
+        (Value::Bad(mistake), _) | (_, Value::Bad(mistake)) => Value::Bad(mistake),
     })
 }

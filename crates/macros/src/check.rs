@@ -1,13 +1,51 @@
 //! The values of `#[task(...)]` that are checked while compiling: names and durations.
 //!
-//! Pure functions of text, called by `args`. The rule for names is that of `streamfleet::QueueName`
-//! and must stay equal to it; a test of streamfleet compares the two.
+//! Pure functions of text, called by `args`. The rule for names is that of `streamfleet::QueueName`,
+//! the other limits are those of streamfleet's `envelope::options`, which checks them again at run
+//! time; they must stay equal.
 
 /// The longest name, as in `streamfleet::MAX_NAME_BYTES`.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The longest duration, a year: more is a slip of the unit.
-const MAX_MILLIS: u64 = 365 * 24 * 60 * 60 * 1000;
+/// The most retries of a task.
+pub(crate) const MAX_RETRIES: u32 = 1_000;
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// What a duration may be.
+pub(crate) struct Limits {
+    least_ms: u64,
+    most_ms: u64,
+    text: &'static str,
+}
+
+/// How long one run may take.
+pub(crate) const TIMEOUT: Limits = Limits {
+    least_ms: 1,
+    most_ms: 30 * DAY,
+    text: "1ms to 30d",
+};
+
+/// How long after the enqueue a task may start.
+pub(crate) const DELAY: Limits = Limits {
+    least_ms: 0,
+    most_ms: 3_653 * DAY,
+    text: "0ms to 3653d",
+};
+
+/// A wait before a retry that does not grow.
+pub(crate) const FIXED_WAIT: Limits = Limits {
+    least_ms: 0,
+    most_ms: DAY,
+    text: "0ms to 24h",
+};
+
+/// A wait before a retry that doubles.
+pub(crate) const DOUBLING_WAIT: Limits = Limits {
+    least_ms: 1,
+    most_ms: DAY,
+    text: "1ms to 24h",
+};
 
 /// What is wrong with a name, if anything.
 pub(crate) fn name(kind: &str, name: &str) -> Result<(), String> {
@@ -34,7 +72,7 @@ const fn is_name_char(c: char) -> bool {
 }
 
 /// The milliseconds of a duration such as `30s`.
-pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
+pub(crate) fn duration_ms(text: &str, limits: &Limits) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let factor: u64 = match unit {
@@ -42,7 +80,7 @@ pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 60 * 60 * 1000,
-        "d" => 24 * 60 * 60 * 1000,
+        "d" => DAY,
         _ => 0,
     };
     if number.is_empty() || factor == 0 {
@@ -56,8 +94,8 @@ pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(factor))
-        .filter(|millis| *millis <= MAX_MILLIS)
-        .ok_or_else(|| format!("duration \"{text}\" is longer than the limit of 365d"))
+        .filter(|millis| (limits.least_ms..=limits.most_ms).contains(millis))
+        .ok_or_else(|| format!("duration \"{text}\" is out of its limits, {}", limits.text))
 }
 
 #[cfg(test)]
@@ -75,11 +113,11 @@ mod tests {
 
     #[test]
     fn a_duration_is_a_number_and_a_unit() {
-        assert_eq!(duration_ms("250ms"), Ok(250));
-        assert_eq!(duration_ms("30s"), Ok(30_000));
-        assert_eq!(duration_ms("5m"), Ok(300_000));
-        assert_eq!(duration_ms("1h"), Ok(3_600_000));
-        assert_eq!(duration_ms("365d"), Ok(MAX_MILLIS));
+        assert_eq!(duration_ms("250ms", &DELAY), Ok(250));
+        assert_eq!(duration_ms("30s", &DELAY), Ok(30_000));
+        assert_eq!(duration_ms("5m", &DELAY), Ok(300_000));
+        assert_eq!(duration_ms("1h", &DELAY), Ok(3_600_000));
+        assert_eq!(duration_ms("365d", &DELAY), Ok(365 * DAY));
         for wrong in [
             "",
             "30",
@@ -91,11 +129,21 @@ mod tests {
             "1S",
             "1h30m",
             "1µs",
-            "366d",
+            "3654d",
             "18446744073709551616ms",
             "18446744073709551615d",
         ] {
-            assert!(duration_ms(wrong).is_err(), "{wrong:?}");
+            assert!(duration_ms(wrong, &DELAY).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn each_kind_of_duration_has_its_limits() {
+        assert!(duration_ms("0s", &TIMEOUT).is_err());
+        assert!(duration_ms("30d", &TIMEOUT).is_ok());
+        assert!(duration_ms("31d", &TIMEOUT).is_err());
+        assert!(duration_ms("0s", &FIXED_WAIT).is_ok());
+        assert!(duration_ms("0s", &DOUBLING_WAIT).is_err());
+        assert!(duration_ms("25h", &DOUBLING_WAIT).is_err());
     }
 }

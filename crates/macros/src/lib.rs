@@ -27,10 +27,10 @@ use proc_macro::TokenStream;
 /// | `error` | the type of a failed run, a `TaskError` | `streamfleet::Failure` |
 /// | `codec` | `messagepack` or `json` | `messagepack` |
 /// | `queue` | a queue name, same alphabet | the queue `default` |
-/// | `max_retries` | a whole number | 25 |
-/// | `backoff` | `curve`, `fixed("10s")` or `exponential("1s", "1h")`: first wait, longest wait | `curve` |
-/// | `timeout` | a duration, how long one run may take | 30 minutes |
-/// | `delay` | a duration, how long after the enqueue it starts | at once |
+/// | `max_retries` | 0 to 1000 | 25 |
+/// | `backoff` | `curve`, `fixed("10s")` or `exponential("1s", "1h")`: first wait, longest wait; at most a day | `curve` |
+/// | `timeout` | a duration up to 30 days, how long one run may take | 30 minutes |
+/// | `delay` | a duration up to ten years, how long after the enqueue it starts | at once |
 /// | `crate` | the path of `streamfleet`, when it is re-exported | `::streamfleet` |
 ///
 /// Durations are text with one unit, `"250ms"`, `"30s"`, `"5m"`, `"1h"` or `"7d"`, checked while
