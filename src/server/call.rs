@@ -17,7 +17,8 @@ use crate::envelope::{MAX_TEXT_BYTES, cut_text};
 use crate::id::Millis;
 use crate::options::Codec;
 use crate::server::context::Run;
-use crate::server::handler::{AnyHandler, HandlerEnd};
+use crate::server::bound::AnyHandler;
+use crate::server::handler::HandlerEnd;
 use crate::server::run_info::Held;
 use crate::server::signal::StopReason;
 

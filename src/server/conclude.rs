@@ -217,6 +217,7 @@ pub(crate) async fn end(
     core.lane(held.lane).held.remove(held);
     match (wrote, &verdict) {
         (Wrote::Refused, _) => core.lose(held),
+        (Wrote::GivenUp, _) => {}
         (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
         (Wrote::Done, Verdict::Retry { .. } | Verdict::Snooze { .. }) => add(&core.counts.retried, 1),
         (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
@@ -236,6 +237,8 @@ enum Wrote {
     Cancelled,
     /// The delivery is not ours any more.
     Refused,
+    /// The server is gone; the lease ends by itself.
+    GivenUp,
 }
 
 /// Sends the verdict until it is answered. A count that moved while the entry stayed ours is taken
@@ -275,7 +278,9 @@ async fn write(
                 error
             }
         };
-        back_off(core, held, &error, &mut patience, "failed to record how a task ended").await;
+        if !back_off(core, held, &error, &mut patience, "failed to record how a task ended").await {
+            return Wrote::GivenUp;
+        }
     }
 }
 
@@ -309,7 +314,11 @@ pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
         let handed = [(held.entry, held.count(), begun)];
         match core.store.release(&place.queue, &core.me, &handed).await {
             Ok(_) => break,
-            Err(error) => back_off(core, held, &error, &mut patience, "failed to hand a task back").await,
+            Err(error) => {
+                if !back_off(core, held, &error, &mut patience, "failed to hand a task back").await {
+                    break;
+                }
+            }
         }
     }
     add(&core.counts.released, 1);
@@ -328,7 +337,12 @@ pub(crate) async fn begin(core: &Core, held: &Held) -> Option<u32> {
                 core.lose(held);
                 return None;
             }
-            Err(error) => back_off(core, held, &error, &mut patience, "failed to begin a task").await,
+            Err(error) => {
+                if !back_off(core, held, &error, &mut patience, "failed to begin a task").await {
+                    core.lane(held.lane).held.remove(held);
+                    return None;
+                }
+            }
         }
     }
 }
@@ -350,25 +364,30 @@ pub(crate) async fn park(core: &Core, held: &Held, subject: &Subject, version: O
         };
         match core.store.park(&parking, &core.me).await {
             Ok(_) => break,
-            Err(error) => back_off(core, held, &error, &mut patience, "failed to park a task").await,
+            Err(error) => {
+                if !back_off(core, held, &error, &mut patience, "failed to park a task").await {
+                    break;
+                }
+            }
         }
     }
     tracing::info!(queue = %place.queue, task = %subject.id, name = %subject.name, ?version, "parked a task this server does not know");
     place.held.remove(held);
 }
 
-/// Waits after an error, and makes a group again that is gone.
+/// Waits after an error, and makes a group again that is gone. `false` when the server is gone and
+/// there is no sense in going on.
 async fn back_off(
     core: &Core,
     held: &Held,
     error: &BackendError,
     patience: &mut Patience,
     what: &'static str,
-) {
+) -> bool {
     let wait: Duration = patience.note(what, error);
     if error.kind() == BackendKind::Group {
         // The pending entries went with the group, so the next call is refused.
         let _ = core.store.ensure(&core.lane(held.lane).queue).await;
     }
-    tokio::time::sleep(wait).await;
+    core.stop.keeping.run_until_cancelled(tokio::time::sleep(wait)).await.is_some()
 }

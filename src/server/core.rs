@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::id::{ConsumerId, QueueName};
 use crate::server::choose::Order;
 use crate::server::clock::RedisClock;
-use crate::server::handler::AnyHandler;
+use crate::server::bound::AnyHandler;
 use crate::server::held::HeldTable;
 use crate::server::hooks::{ArchivedTask, Hooks, LostLease};
 use crate::server::report::{Counts, add};
@@ -82,7 +82,7 @@ pub(crate) struct Lane {
     broken_until: Mutex<Option<Instant>>,
 }
 
-/// The stages of a stop, each implied by the one before it.
+/// The stages of a stop, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     /// No new work is taken, nothing that was not started is started.
@@ -91,6 +91,8 @@ pub(crate) struct Stop {
     pub(crate) settling: CancellationToken,
     /// Nothing is held any more: the keeper ends.
     pub(crate) keeping: CancellationToken,
+    /// The keeper has ended, in order or not.
+    pub(crate) kept: CancellationToken,
 }
 
 impl Lane {

@@ -23,6 +23,8 @@ pub(crate) fn spawn(core: Arc<Core>, options: ConnOptions) -> std::io::Result<Jo
     std::thread::Builder::new()
         .name("streamfleet-keeper".to_owned())
         .spawn(move || {
+            // Fires also when this thread panics.
+            let _ended = core.stop.kept.clone().drop_guard();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(keep(core, options)),
