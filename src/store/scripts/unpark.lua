@@ -5,7 +5,9 @@
 -- Cost  4 calls per task. <= 100 tasks, <= 256 KiB
 -- Atomic because a task must be in exactly one place.
 local stream, tasks, names, parked, crashes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local BYTES = 256 * 1024
 local most = math.min(tonumber(ARGV[2]), 100)
+if most <= 0 then return 0 end
 local ids = look('ZRANGE', parked, 0, most - 1)
 look('HLEN', tasks)
 look('HLEN', crashes)
@@ -13,7 +15,7 @@ look('SCARD', names)
 be('stream', stream)
 local moved, bytes = 0, 0
 for _, id in ipairs(ids) do
-  if bytes >= REPLY_BYTES then break end
+  if bytes >= BYTES then break end
   local record = record_or_none(tasks, id)
   redis.call('ZREM', parked, id)
   if record and record.s == 'parked' then
