@@ -11,6 +11,7 @@ use super::Store;
 use super::conn::number;
 use super::lease::{Lease, entry, text};
 use super::script::script;
+use crate::envelope::{MAX_TEXT_BYTES, cut_text};
 use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, TaskId, duration_ms};
 use crate::store::class::unexpected;
@@ -35,7 +36,7 @@ pub(crate) struct Fail<'a> {
     pub(crate) client: Option<&'a ClientId>,
     /// The envelope to store: already with the attempt it goes on with.
     pub(crate) envelope: &'a Bytes,
-    pub(crate) verdict: Verdict<'a>,
+    pub(crate) verdict: &'a Verdict<'a>,
     /// What the client hears if the task turns out to be cancelled.
     pub(crate) cancelled_notice: &'a Bytes,
 }
@@ -117,7 +118,7 @@ impl Store {
             queue.counters(),
         ];
         keys.extend(fail.client.map(|client| queue.receiver(client)));
-        let words = Words::of(&fail.verdict);
+        let words = Words::of(fail.verdict);
         let args = vec![
             text(me.as_str()),
             entry(fail.lease.entry),
@@ -129,7 +130,7 @@ impl Store {
             fail.envelope.clone(),
             number(duration_ms(words.delay).min(MAX_DELAY_MS)),
             text(words.reason),
-            text(words.error),
+            text(cut_text(words.error, MAX_TEXT_BYTES)),
             words.notice,
             fail.cancelled_notice.clone(),
             number(ARCHIVE_MOST),

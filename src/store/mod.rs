@@ -48,6 +48,16 @@ mod tests_server;
 
 use std::sync::Arc;
 
+pub(crate) use ensure::Ensured;
+pub(crate) use fail::{Fail, Failed, Verdict};
+pub(crate) use lease::{Delivery, Lease};
+pub(crate) use park::Parking;
+pub(crate) use reclaim::{ReclaimCursor, ReclaimTimes, Reclaimed};
+pub(crate) use record::Record;
+pub(crate) use renew::{RenewTimes, Renewed};
+pub(crate) use settle::{Settled, Success};
+pub(crate) use upkeep_lock::Upkeep;
+
 use crate::id::Prefix;
 
 /// The calls of scripts: one method per file, below one prefix, over one shared connection.
@@ -68,5 +78,9 @@ impl Store {
 
     pub(crate) fn keys(&self) -> &keys::Keys {
         &self.keys
+    }
+
+    pub(crate) fn prefix(&self) -> &Prefix {
+        self.keys.prefix()
     }
 }

@@ -20,11 +20,12 @@ script!(
 
 /// One delivery that goes aside.
 #[derive(Clone, Debug)]
-pub(crate) struct Park<'a> {
+pub(crate) struct Parking<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) task: &'a TaskId,
-    /// Where servers look for it: the task's name, of the alphabet of names.
     pub(crate) name: &'a str,
+    /// The envelope's version, if that is what this server does not know.
+    pub(crate) version: Option<u8>,
     pub(crate) client: Option<&'a ClientId>,
     /// The envelope as it came.
     pub(crate) envelope: &'a Bytes,
@@ -33,14 +34,20 @@ pub(crate) struct Park<'a> {
 }
 
 impl Store {
+    /// Puts it where servers look for its name, or for `name@version`: no name has an `@`.
+    ///
     /// Whether the delivery was mine and is off my hands now.
-    pub(crate) async fn park(&self, park: &Park<'_>, me: &ConsumerId) -> Result<bool, BackendError> {
+    pub(crate) async fn park(&self, park: &Parking<'_>, me: &ConsumerId) -> Result<bool, BackendError> {
         let queue = self.keys().queue(&park.lease.queue);
+        let place = match park.version {
+            Some(version) => format!("{}@{version}", park.name),
+            None => park.name.to_owned(),
+        };
         let mut keys = vec![
             queue.stream(),
             queue.tasks(),
             queue.unknown(),
-            queue.unknown_name(park.name),
+            queue.unknown_name(&place),
             queue.cancel(),
             queue.crashes(),
             queue.clients(),
@@ -52,7 +59,7 @@ impl Store {
             entry(park.lease.entry),
             number(park.lease.count),
             text(&park.task.to_string()),
-            text(park.name),
+            text(&place),
             text(park.client.map_or("", ClientId::as_str)),
             park.envelope.clone(),
             park.cancelled_notice.clone(),

@@ -25,6 +25,15 @@ pub(crate) struct ReclaimCursor {
     behind: Option<EntryId>,
 }
 
+/// The times an owner is judged by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReclaimTimes {
+    /// How long an entry may be idle before its owner is taken for dead.
+    pub(crate) lease: Duration,
+    /// No sign of any server for longer means that Redis was away.
+    pub(crate) quiet: Duration,
+}
+
 /// What one round took.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reclaimed {
@@ -41,15 +50,13 @@ pub(crate) struct Reclaimed {
 impl Store {
     /// Takes at most `room` entries whose owner let the lease run out, among them at most one suspect
     /// and only with `suspect_room`. Nothing while paused or in grace.
-    #[expect(clippy::too_many_arguments, reason = "each is a different word of the rule")]
     pub(crate) async fn reclaim(
         &self,
         q: &QueueName,
         me: &ConsumerId,
         room: usize,
         suspect_room: bool,
-        lease: Duration,
-        quiet: Duration,
+        times: &ReclaimTimes,
         cursor: &mut ReclaimCursor,
     ) -> Result<Reclaimed, BackendError> {
         let queue = self.keys().queue(q);
@@ -59,8 +66,8 @@ impl Store {
             text(me.as_str()),
             number(room as u64),
             flag(suspect_room),
-            number(duration_ms(lease)),
-            number(duration_ms(quiet)),
+            number(duration_ms(times.lease)),
+            number(duration_ms(times.quiet)),
             behind(cursor.behind),
         ];
         let reply = self.conn().run(&RECLAIM, keys, args).await?;

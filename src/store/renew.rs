@@ -25,6 +25,17 @@ script!(
     ["look", "fence", "clock", "forget", "grace", "claim", "delivery"]
 );
 
+/// The times a beat is judged by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RenewTimes {
+    /// Between two beats. Only what is idle for half of it is extended.
+    pub(crate) interval: Duration,
+    /// No sign of any server for longer means that Redis was away.
+    pub(crate) quiet: Duration,
+    /// How long an entry may be idle before its owner is taken for dead.
+    pub(crate) lease: Duration,
+}
+
 /// What one beat found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Renewed {
@@ -42,22 +53,20 @@ pub(crate) struct Renewed {
 
 impl Store {
     /// Extends what is mine of `held`, which is ascending and may be of any length or empty.
-    /// Nothing is ever taken from another owner. `interval` is the time between two beats.
+    /// Nothing is ever taken from another owner.
     pub(crate) async fn renew(
         &self,
         q: &QueueName,
         me: &ConsumerId,
         held: &[(EntryId, u64)],
-        interval: Duration,
-        quiet: Duration,
-        lease: Duration,
+        times: &RenewTimes,
     ) -> Result<Renewed, BackendError> {
         let queue = self.keys().queue(q);
         let fixed = [
             text(me.as_str()),
-            number(duration_ms(interval)),
-            number(duration_ms(quiet)),
-            number(duration_ms(lease)),
+            number(duration_ms(times.interval)),
+            number(duration_ms(times.quiet)),
+            number(duration_ms(times.lease)),
         ];
         let mut renewed = Renewed::default();
         let mut rest = held;

@@ -52,15 +52,16 @@ impl Store {
     /// a failover, which may have given out an entry id twice.
     ///
     /// An error may come after some were settled; repeated, those answer `Gone`.
-    pub(crate) async fn settle(
+    pub(crate) async fn settle<'a>(
         &self,
         q: &QueueName,
         me: &ConsumerId,
-        successes: &[Success],
+        successes: impl IntoIterator<Item = &'a Success>,
         strict: bool,
     ) -> Result<Vec<Settled>, BackendError> {
+        let successes: Vec<&Success> = successes.into_iter().collect();
         let mut settled = Vec::with_capacity(successes.len());
-        let mut rest = successes;
+        let mut rest = &successes[..];
         while !rest.is_empty() {
             let (page, others) = rest.split_at(page_len(rest));
             self.settle_page(q, me, page, strict, &mut settled).await?;
@@ -73,7 +74,7 @@ impl Store {
         &self,
         q: &QueueName,
         me: &ConsumerId,
-        page: &[Success],
+        page: &[&Success],
         strict: bool,
         settled: &mut Vec<Settled>,
     ) -> Result<(), BackendError> {
@@ -117,7 +118,7 @@ impl Store {
 }
 
 /// How many of the first items fit into one script; at least one.
-fn page_len(items: &[Success]) -> usize {
+fn page_len(items: &[&Success]) -> usize {
     let mut bytes = 0_usize;
     let fitting = items
         .iter()

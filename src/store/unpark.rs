@@ -13,7 +13,7 @@ use crate::id::QueueName;
 script!(UNPARK, "unpark", allow_oom, ["look", "record"]);
 
 impl Store {
-    /// Puts at most `n` (and 100, and 256 KiB) tasks of a name back into the stream and says how
+    /// Puts at most `n` (and 100, and 256 KiB) tasks of a name (or `name@version`) back into the stream and says how
     /// many: call again until none.
     pub(crate) async fn unpark(&self, q: &QueueName, name: &str, n: usize) -> Result<usize, BackendError> {
         let queue = self.keys().queue(q);
@@ -28,7 +28,7 @@ impl Store {
         Ok(usize::try_from(reply.u64()?).unwrap_or(usize::MAX))
     }
 
-    /// The names that tasks are parked under.
+    /// The names, or `name@version`, that tasks are parked under.
     pub(crate) async fn parked_names(&self, q: &QueueName) -> Result<Vec<String>, BackendError> {
         let key = self.keys().queue(q).unknown();
         match self.conn().command("SMEMBERS", Some(&key), vec![key.clone()]).await? {

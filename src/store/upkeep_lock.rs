@@ -26,7 +26,7 @@ pub(crate) struct Upkeep {
     pub(crate) next_due: Option<Millis>,
     pub(crate) paused: bool,
     /// The pause has reached its end: somebody should resume the queue.
-    pub(crate) pause_over: bool,
+    pub(crate) pause_is_over: bool,
 }
 
 impl Store {
@@ -57,7 +57,7 @@ impl Store {
             now: Millis(now.u64()?),
             next_due: u64::try_from(next_due.int()?).ok().map(Millis),
             paused: paused.int()? == 1,
-            pause_over: over.int()? == 1,
+            pause_is_over: over.int()? == 1,
         })
     }
 }

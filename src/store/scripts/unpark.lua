@@ -1,6 +1,6 @@
 -- unpark: puts parked tasks of one name back into the stream, the oldest first.
 -- KEYS  1 s · 2 tasks · 3 unknown · 4 unknown:<name> · 5 crashes
--- ARGV  1 name · 2 how many
+-- ARGV  1 name, or name@version · 2 how many
 -- Reply how many went back
 -- Cost  4 calls per task. <= 100 tasks, <= 256 KiB
 -- Atomic because a task must be in exactly one place.
@@ -21,7 +21,7 @@ for _, id in ipairs(ids) do
   if record and record.s == 'parked' then
     local entry = redis.call('XADD', stream, '*', 'r', record.e)
     if record.c then redis.call('HSET', crashes, entry, record.c) end
-    record.s, record.i, record.c = 'pending', entry, nil
+    record.s, record.i, record.c, record.n = 'pending', entry, nil, string.match(record.n, '^[^@]*')
     record_set(tasks, id, record)
     bytes = bytes + #record.e
     moved = moved + 1
