@@ -1,3 +1,4 @@
 //! The one integration binary: real servers, no mocks.
 
+mod support;
 mod testing;
