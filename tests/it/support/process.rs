@@ -23,12 +23,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Holds the role of a child; unset in the test process itself.
-pub const CHILD_ENV: &str = "STREAMFLEET_TEST_CHILD";
+pub(crate) const CHILD_ENV: &str = "STREAMFLEET_TEST_CHILD";
 const POLL: Duration = Duration::from_millis(5);
 
 /// The role of this process, if a test started it as a child. Such a child exits when its parent
 /// is gone.
-pub fn role() -> Option<String> {
+pub(crate) fn role() -> Option<String> {
     let role = std::env::var(CHILD_ENV).ok()?;
     thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -38,18 +38,18 @@ pub fn role() -> Option<String> {
 }
 
 /// Prints one line that the parent sees whole, past libtest's capture and its buffer.
-pub fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(format!("{line}\n").as_bytes());
     let _ = out.flush();
 }
 
 /// A child about to be started.
-pub struct ChildSpawn(Command);
+pub(crate) struct ChildSpawn(Command);
 
 impl ChildSpawn {
     /// This binary again, running only the test with this path (as libtest lists it) in a role.
-    pub fn of_test(test: &str, role: &str) -> Self {
+    pub(crate) fn of_test(test: &str, role: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         // With one thread libtest would put the test's name at the start of the first line.
         command.args([test, "--exact", "--nocapture", "--test-threads=2"]);
@@ -58,23 +58,23 @@ impl ChildSpawn {
     }
 
     /// An example of the package; cargo builds them all before it runs tests.
-    pub fn of_example(name: &str) -> Self {
+    pub(crate) fn of_example(name: &str) -> Self {
         let path = example_path(name);
         assert!(path.is_file(), "no example at {}", path.display());
         Self(Command::new(path))
     }
 
-    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.0.arg(arg);
         self
     }
 
-    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
     }
 
-    pub fn spawn(mut self) -> ChildProcess {
+    pub(crate) fn spawn(mut self) -> ChildProcess {
         let mut child = self
             .0
             .stdin(Stdio::piped())
@@ -96,7 +96,7 @@ impl ChildSpawn {
 }
 
 /// A running child. Dropping it kills it; if the test panics, what it wrote is shown.
-pub struct ChildProcess {
+pub(crate) struct ChildProcess {
     pid: u32,
     child: Mutex<Child>,
     lines: Arc<Mutex<Vec<String>>>,
@@ -104,71 +104,77 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// SIGKILL, and waits until it is gone.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let mut child = self.child.lock().unwrap();
         let _ = child.kill();
         let _ = child.wait();
     }
 
     /// SIGTERM.
-    pub fn term(&self) {
+    pub(crate) fn term(&self) {
         self.signal("TERM");
     }
 
     /// SIGSTOP.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.signal("STOP");
     }
 
     /// SIGCONT.
-    pub fn cont(&self) {
+    pub(crate) fn cont(&self) {
         self.signal("CONT");
     }
 
     /// Any signal by name. Does nothing once the process was waited for.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         if self.exited().is_none() {
             let script = r#"kill -"$1" "$2""#;
             let pid = self.pid.to_string();
-            let status = Command::new("sh").args(["-c", script, "sh", name, &pid]).status();
+            let status = Command::new("sh")
+                .args(["-c", script, "sh", name, &pid])
+                .status();
             assert!(status.unwrap().success(), "kill -{name} {pid}");
         }
     }
 
     /// How it ended, if it did.
-    pub fn exited(&self) -> Option<ExitStatus> {
+    pub(crate) fn exited(&self) -> Option<ExitStatus> {
         self.child.lock().unwrap().try_wait().unwrap()
     }
 
     /// Waits until it ends.
-    pub async fn exit(&self, deadline: Duration) -> ExitStatus {
+    pub(crate) async fn exit(&self, deadline: Duration) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.exited() {
                 return status;
             }
-            assert!(start.elapsed() < deadline, "child {} still runs after {deadline:?}", self.pid);
+            assert!(
+                start.elapsed() < deadline,
+                "child {} still runs after {deadline:?}",
+                self.pid
+            );
             tokio::time::sleep(POLL).await;
         }
     }
 
     /// The lines it printed so far.
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
 
     /// The lines it wrote to its error output so far.
-    pub fn errors(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         self.errors.lock().unwrap().clone()
     }
 
     /// The first line that contains a text, as soon as it is printed.
-    pub async fn line(&self, text: &str, deadline: Duration) -> String {
+    pub(crate) async fn line(&self, text: &str, deadline: Duration) -> String {
         let start = Instant::now();
         loop {
             // Asked before the lines are, so that the last line of a dead child is not missed.
@@ -178,7 +184,10 @@ impl ChildProcess {
                 return line;
             }
             assert!(!ended, "child {} ended without {text:?}", self.pid);
-            assert!(start.elapsed() < deadline, "no {text:?} within {deadline:?}");
+            assert!(
+                start.elapsed() < deadline,
+                "no {text:?} within {deadline:?}"
+            );
             tokio::time::sleep(POLL).await;
         }
     }

@@ -21,7 +21,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 
 /// What the proxy does with what it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Forwards everything.
     Pass,
     /// Forwards this many more reply bytes (of all connections together), then closes both sides
@@ -47,7 +47,7 @@ pub enum Mode {
 }
 
 /// The proxy; its tasks end when it is dropped.
-pub struct Proxy {
+pub(crate) struct Proxy {
     port: u16,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
@@ -66,7 +66,7 @@ struct Shared {
 
 impl Proxy {
     /// Listens on a free loopback port, in mode [`Mode::Pass`].
-    pub async fn start(server_port: u16) -> Self {
+    pub(crate) async fn start(server_port: u16) -> Self {
         let listener = listen_somewhere().await;
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
@@ -86,42 +86,42 @@ impl Proxy {
         }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Switches the mode for all connections.
-    pub fn set(&self, mode: Mode) {
+    pub(crate) fn set(&self, mode: Mode) {
         self.shared.mode.send_replace(mode);
     }
 
     /// The mode now; one-shot modes go back to [`Mode::Pass`] by themselves.
-    pub fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         self.shared.mode()
     }
 
     /// Closes every open connection on both sides now.
-    pub fn cut_all(&self) {
+    pub(crate) fn cut_all(&self) {
         self.shared.cut.send_replace(self.connections());
     }
 
     /// Connections taken so far, those that were refused not counted.
-    pub fn connections(&self) -> u64 {
+    pub(crate) fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
     /// Connections open now.
-    pub fn open(&self) -> u64 {
+    pub(crate) fn open(&self) -> u64 {
         self.shared.open.load(Ordering::SeqCst)
     }
 
     /// Request bytes forwarded so far.
-    pub fn bytes_to_server(&self) -> u64 {
+    pub(crate) fn bytes_to_server(&self) -> u64 {
         self.shared.to_server.load(Ordering::SeqCst)
     }
 
     /// Reply bytes forwarded so far.
-    pub fn bytes_to_client(&self) -> u64 {
+    pub(crate) fn bytes_to_client(&self) -> u64 {
         self.shared.to_client.load(Ordering::SeqCst)
     }
 }
@@ -221,7 +221,9 @@ impl Shared {
                 Mode::Delay(delay) => sleep(delay).await,
                 mode @ Mode::LoseReplyTo(needle) => {
                     tail.extend_from_slice(&buffer[..length]);
-                    let found = tail.windows(needle.len()).any(|part| part == needle.as_bytes());
+                    let found = tail
+                        .windows(needle.len())
+                        .any(|part| part == needle.as_bytes());
                     if found && self.replace(mode, Mode::Pass) {
                         doomed.store(true, Ordering::SeqCst);
                     }

@@ -9,7 +9,7 @@ use streamfleet::testing::TestServer;
 const POLL: Duration = Duration::from_millis(10);
 
 /// What a condition answers: a plain bool, or a `Result` whose error says what is still missing.
-pub trait Condition {
+pub(crate) trait Condition {
     fn missing(self) -> Option<String>;
 }
 
@@ -32,7 +32,7 @@ impl<E: Debug> Condition for Result<(), E> {
 /// eventually("the stream is empty", Duration::from_secs(5), async || length().await == 0).await;
 /// ```
 #[track_caller]
-pub fn eventually<C: Condition>(
+pub(crate) fn eventually<C: Condition>(
     what: &str,
     deadline: Duration,
     mut condition: impl AsyncFnMut() -> C,
@@ -58,14 +58,14 @@ pub fn eventually<C: Condition>(
 }
 
 /// How many commands a server has received so far, without the one that asks.
-pub async fn commands_received(server: &TestServer) -> u64 {
+pub(crate) async fn commands_received(server: &TestServer) -> u64 {
     let info = server.command(&["INFO", "stats"]).await.unwrap();
     field(&info.text().unwrap(), "total_commands_processed:")
 }
 
 /// How often each command was called so far, by its lower-case name (`xreadgroup`, `evalsha`,
 /// `client|kill`). Commands called by scripts are in it too.
-pub async fn commands_received_by_name(server: &TestServer) -> BTreeMap<String, u64> {
+pub(crate) async fn commands_received_by_name(server: &TestServer) -> BTreeMap<String, u64> {
     let info = server.command(&["INFO", "commandstats"]).await.unwrap();
     let info = info.text().unwrap();
     info.lines()
@@ -75,7 +75,10 @@ pub async fn commands_received_by_name(server: &TestServer) -> BTreeMap<String, 
 }
 
 fn field(text: &str, name: &str) -> u64 {
-    let start = text.find(name).unwrap_or_else(|| panic!("no {name} in {text}")) + name.len();
+    let start = text
+        .find(name)
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
+        + name.len();
     let digits = text[start..].split(|c: char| !c.is_ascii_digit()).next();
     digits.unwrap().parse().unwrap()
 }

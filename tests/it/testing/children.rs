@@ -11,7 +11,10 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn spawn() -> ChildProcess {
     let child = ChildSpawn::of_test("testing::children::child_main", "ticker");
-    child.env("GREETING", "hello").spawn()
+    child
+        .arg("--include-ignored")
+        .env("GREETING", "hello")
+        .spawn()
 }
 
 #[tokio::test]
@@ -27,7 +30,8 @@ async fn child_main() {
             () = tokio::time::sleep(Duration::from_millis(10)) => process::say(number),
         }
     }
-    process::say("bye");
+    process::say(format_args!("bye from {}", std::process::id()));
+    eprintln!("it was nice");
 }
 
 #[tokio::test]
@@ -36,8 +40,13 @@ async fn a_child_is_heard_line_by_line_and_ends_on_sigterm() {
     // The whole line: nothing of libtest stands before it.
     assert_eq!(child.line("hello", SOON).await, "hello");
     child.term();
-    assert_eq!(child.line("bye", SOON).await, "bye");
+    let bye = format!("bye from {}", child.pid());
+    assert_eq!(child.line("bye", SOON).await, bye);
     assert!(child.exit(SOON).await.success());
+    eventually("its errors are heard", SOON, async || {
+        child.errors().iter().any(|line| line == "it was nice")
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -70,4 +79,10 @@ async fn a_killed_child_shows_the_signal() {
 async fn a_condition_that_never_holds_fails_with_what_it_said_last() {
     let condition = async || Err::<(), _>("waning");
     eventually("the moon is full", Duration::from_millis(50), condition).await;
+}
+
+#[test]
+#[should_panic(expected = "no example at")]
+fn an_example_that_was_not_built_is_named() {
+    ChildSpawn::of_example("no-such-example");
 }

@@ -13,15 +13,23 @@ const SOON: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(200);
 
 async fn connect(proxy: &Proxy) -> TcpStream {
-    TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap()
+    TcpStream::connect(("127.0.0.1", proxy.port()))
+        .await
+        .unwrap()
 }
 
 /// Sends a command and answers what came until the reply was whole, or the end.
 async fn ask(stream: &mut TcpStream, command: &str, reply: &str) -> String {
-    stream.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{command}\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut read = Vec::new();
     while read.len() < reply.len() {
-        match timeout(SOON, stream.read_buf(&mut read)).await.expect("an answer or an end") {
+        match timeout(SOON, stream.read_buf(&mut read))
+            .await
+            .expect("an answer or an end")
+        {
             Ok(1..) => {}
             Ok(0) | Err(_) => break,
         }
@@ -30,11 +38,18 @@ async fn ask(stream: &mut TcpStream, command: &str, reply: &str) -> String {
 }
 
 async fn has_ended(stream: &mut TcpStream) -> bool {
-    matches!(timeout(SOON, stream.read(&mut [0; 64])).await, Ok(Ok(0) | Err(_)))
+    matches!(
+        timeout(SOON, stream.read(&mut [0; 64])).await,
+        Ok(Ok(0) | Err(_))
+    )
 }
 
 async fn value(server: &TestServer) -> Option<i64> {
-    server.command(&["GET", "streamfleet:{q}:u:x"]).await.unwrap().int()
+    server
+        .command(&["GET", "streamfleet:{q}:u:x"])
+        .await
+        .unwrap()
+        .int()
 }
 
 const INCR: &str = "INCR streamfleet:{q}:u:x";
@@ -44,7 +59,10 @@ async fn with_proxy(test: impl AsyncFnOnce(&TestServer, &Proxy)) {
     testing::run(async |server| {
         let proxy = Proxy::start(server.port()).await;
         test(server, &proxy).await;
-        server.command(&["DEL", "streamfleet:{q}:u:x"]).await.unwrap();
+        server
+            .command(&["DEL", "streamfleet:{q}:u:x"])
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -83,7 +101,10 @@ async fn a_command_whose_reply_is_lost_was_executed() {
         let mut stream = connect(proxy).await;
         proxy.set(Mode::LoseNextReply);
         assert_eq!(ask(&mut stream, INCR, ":1\r\n").await, "");
-        eventually("it was executed", SOON, async || value(server).await == Some(1)).await;
+        eventually("it was executed", SOON, async || {
+            value(server).await == Some(1)
+        })
+        .await;
     })
     .await;
 }
@@ -107,12 +128,24 @@ async fn swallowed_replies_leave_the_connection_open() {
     with_proxy(async |server, proxy| {
         let mut stream = connect(proxy).await;
         proxy.set(Mode::SwallowNextReply);
-        stream.write_all(format!("{INCR}\r\n").as_bytes()).await.unwrap();
-        eventually("it was swallowed", SOON, async || proxy.mode() == Mode::Pass).await;
+        stream
+            .write_all(format!("{INCR}\r\n").as_bytes())
+            .await
+            .unwrap();
+        eventually("it was swallowed", SOON, async || {
+            proxy.mode() == Mode::Pass
+        })
+        .await;
         assert_eq!(ask(&mut stream, INCR, ":2\r\n").await, ":2\r\n");
         proxy.set(Mode::SwallowReplies);
-        stream.write_all(format!("{INCR}\r\n").as_bytes()).await.unwrap();
-        eventually("it was executed", SOON, async || value(server).await == Some(3)).await;
+        stream
+            .write_all(format!("{INCR}\r\n").as_bytes())
+            .await
+            .unwrap();
+        eventually("it was executed", SOON, async || {
+            value(server).await == Some(3)
+        })
+        .await;
         assert!(timeout(QUIET, stream.read(&mut [0; 64])).await.is_err());
     })
     .await;
@@ -123,7 +156,10 @@ async fn a_black_hole_lets_nothing_through_and_closes_nothing() {
     with_proxy(async |server, proxy| {
         let mut stream = connect(proxy).await;
         proxy.set(Mode::BlackHole);
-        stream.write_all(format!("{INCR}\r\n").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{INCR}\r\n").as_bytes())
+            .await
+            .unwrap();
         assert!(timeout(QUIET, stream.read(&mut [0; 64])).await.is_err());
         assert_eq!(value(server).await, None);
         let mut late = connect(proxy).await;
@@ -153,13 +189,17 @@ async fn a_refusing_proxy_keeps_old_connections_and_takes_new_ones_later() {
         ask(&mut old, "PING", "+PONG\r\n").await;
         proxy.set(Mode::Refuse);
         eventually("the port is closed", SOON, async || {
-            TcpStream::connect(("127.0.0.1", proxy.port())).await.is_err()
+            TcpStream::connect(("127.0.0.1", proxy.port()))
+                .await
+                .is_err()
         })
         .await;
         assert_eq!(ask(&mut old, "PING", "+PONG\r\n").await, "+PONG\r\n");
         proxy.set(Mode::Pass);
         eventually("the port is open", SOON, async || {
-            TcpStream::connect(("127.0.0.1", proxy.port())).await.is_ok()
+            TcpStream::connect(("127.0.0.1", proxy.port()))
+                .await
+                .is_ok()
         })
         .await;
     })

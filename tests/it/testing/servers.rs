@@ -7,7 +7,9 @@ use streamfleet::testing::{
     self, AofMode, Leak, Reply, ServerKind, TestCluster, TestError, TestServer,
 };
 
-use crate::support::{ChildSpawn, commands_received, commands_received_by_name, eventually, process};
+use crate::support::{
+    ChildSpawn, commands_received, commands_received_by_name, eventually, process,
+};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -19,7 +21,10 @@ async fn a_server_answers_and_is_gone_after_the_test() {
     assert_eq!(pong.text().as_deref(), Some("PONG"));
     let major: u32 = server.version().split('.').next().unwrap().parse().unwrap();
     assert!(major >= 7, "{} {}", server.kind(), server.version());
-    assert!(matches!(server.kind(), ServerKind::Redis | ServerKind::Valkey));
+    assert!(matches!(
+        server.kind(),
+        ServerKind::Redis | ServerKind::Valkey
+    ));
     server.finish().await;
     assert!(!directory.exists());
     assert!(!process_exists(pid));
@@ -49,7 +54,8 @@ async fn a_panic_in_the_test_leaves_no_server() {
     let test = tokio::spawn(async move {
         testing::run(async |server| {
             server.command(&["SET", "left", "behind"]).await.unwrap();
-            told.send((server.pid().unwrap(), server.directory().to_owned())).unwrap();
+            told.send((server.pid().unwrap(), server.directory().to_owned()))
+                .unwrap();
             panic!("the test fails here");
         })
         .await;
@@ -63,7 +69,8 @@ async fn a_panic_in_the_test_leaves_no_server() {
 
 #[tokio::test]
 async fn a_killed_test_process_leaves_no_server() {
-    let child = ChildSpawn::of_test("testing::servers::child_that_starts_a_server", "server").spawn();
+    let child =
+        ChildSpawn::of_test("testing::servers::child_that_starts_a_server", "server").spawn();
     let line = child.line("server ", SOON).await;
     let mut words = line.split(' ').skip(1);
     let pid: u32 = words.next().unwrap().parse().unwrap();
@@ -82,13 +89,21 @@ async fn child_that_starts_a_server() {
         return;
     }
     let server = TestServer::start().await.unwrap();
-    process::say(format_args!("server {} {}", server.pid().unwrap(), server.directory().display()));
+    process::say(format_args!(
+        "server {} {}",
+        server.pid().unwrap(),
+        server.directory().display()
+    ));
     std::future::pending::<()>().await;
 }
 
 #[tokio::test]
 async fn what_the_append_only_file_has_survives_a_kill() {
-    let server = TestServer::options().aof(AofMode::EverySec).start().await.unwrap();
+    let server = TestServer::options()
+        .aof(AofMode::EverySec)
+        .start()
+        .await
+        .unwrap();
     server.allow(Leak::ForeignKey, "the key that has to survive");
     server.command(&["SET", "kept", "a\r\nb"]).await.unwrap();
     let (port, before) = (server.port(), server.pid());
@@ -143,11 +158,21 @@ async fn an_error_reply_and_a_wrong_option_are_readable() {
     testing::run(async |server| {
         let refused = server.command(&["NONSENSE"]).await;
         assert!(matches!(refused, Err(TestError::Refused(text)) if text.contains("NONSENSE")));
-        let replies = server.pipeline(&[vec!["PING"], vec!["NONSENSE"], vec!["PING"]]).await.unwrap();
-        assert!(matches!(&replies[..], [Reply::Status(_), Reply::Error(_), Reply::Status(_)]));
+        let replies = server
+            .pipeline(&[vec!["PING"], vec!["NONSENSE"], vec!["PING"]])
+            .await
+            .unwrap();
+        assert!(matches!(
+            &replies[..],
+            [Reply::Status(_), Reply::Error(_), Reply::Status(_)]
+        ));
     })
     .await;
-    let error = TestServer::options().arg("--no-such-option", "1").start().await.unwrap_err();
+    let error = TestServer::options()
+        .arg("--no-such-option", "1")
+        .start()
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("no-such-option"), "{error}");
 }
 
@@ -171,9 +196,15 @@ async fn a_cluster_has_three_queues_on_three_masters() {
             assert!(cluster.url().starts_with("redis-cluster://127.0.0.1:"));
             for (node, queue) in cluster.nodes().iter().zip(&queues) {
                 let key = format!("streamfleet:{{{queue}}}:cfg");
-                cluster.command_on_key(&key, &["HSET", &key, "a", "1"]).await.unwrap();
+                cluster
+                    .command_on_key(&key, &["HSET", &key, "a", "1"])
+                    .await
+                    .unwrap();
                 // Asked on this very node, so it would be MOVED elsewhere.
-                assert_eq!(node.command(&["HGET", &key, "a"]).await.unwrap().int(), Some(1));
+                assert_eq!(
+                    node.command(&["HGET", &key, "a"]).await.unwrap().int(),
+                    Some(1)
+                );
             }
         })
         .await;
@@ -183,12 +214,29 @@ async fn a_cluster_has_three_queues_on_three_masters() {
 async fn a_cluster_command_follows_a_moved_slot() {
     let cluster = TestCluster::start().await.unwrap();
     let slot = testing::key_slot("{a}").to_string();
-    let target = cluster.nodes().iter().find(|node| node.port() != cluster.node_of("{a}").port()).unwrap();
-    let id = target.command(&["CLUSTER", "MYID"]).await.unwrap().text().unwrap();
+    let target = cluster
+        .nodes()
+        .iter()
+        .find(|node| node.port() != cluster.node_of("{a}").port())
+        .unwrap();
+    let id = target
+        .command(&["CLUSTER", "MYID"])
+        .await
+        .unwrap()
+        .text()
+        .unwrap();
     for node in cluster.nodes() {
-        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]).await.unwrap();
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id])
+            .await
+            .unwrap();
     }
-    assert_eq!(cluster.command_on_key("{a}", &["GET", "{a}"]).await.unwrap(), Reply::Nil);
+    assert_eq!(
+        cluster
+            .command_on_key("{a}", &["GET", "{a}"])
+            .await
+            .unwrap(),
+        Reply::Nil
+    );
     cluster.finish().await;
 }
 
