@@ -134,7 +134,7 @@ impl Process {
             // Ctrl-C is for the test, which then stops the server in its own way.
             .process_group(0)
             .spawn()
-            .map_err(io("start the server"))?;
+            .map_err(|error| self.start_error(error.to_string()))?;
         self.tell_undertaker(Some(child.id()));
         *self.child() = Some(child);
         Ok(())

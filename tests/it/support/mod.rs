@@ -1,0 +1,9 @@
+//! What the tests share: waiting for conditions, a proxy that breaks connections, child processes.
+
+pub(crate) mod process;
+pub(crate) mod proxy;
+pub(crate) mod wait;
+
+pub(crate) use process::{ChildProcess, ChildSpawn};
+pub(crate) use proxy::{Mode, Proxy};
+pub(crate) use wait::{commands_received, commands_received_by_name, eventually};
