@@ -211,7 +211,7 @@ fn read_ending(reader: &mut Reader<'_>, bytes: &Bytes) -> Result<Ending, Envelop
         "panicked" => Ending::Panicked(read_text(reader)?),
         "timed_out" => Ending::TimedOut(Duration::from_millis(reader.uint("timeout", u64::MAX)?)),
         "poison" => Ending::Poison {
-            crashes: reader.uint("crashes", u64::from(u32::MAX))? as u32,
+            crashes: reader.uint("count of crashes", u64::from(u32::MAX))? as u32,
         },
         "no_handler" => Ending::NoHandler(read_text(reader)?),
         "undecodable" => Ending::Undecodable(read_text(reader)?),
