@@ -4,8 +4,8 @@
 --        Undeclared, same slot: unknown:<name>, the receivers of the caller and of clients whose task is
 --        ended, n:<hour>, n:d:<day>
 -- ARGV   1 caller's client id or ""  then for each task: id, entry or "", deadline or "", notice of its expiry
--- Reply  {last id of the receiver, epoch, now, {state, entry, consumer, count, due, reason, error} or {}
---        for each task}
+-- Reply  {now, last id of the receiver, epoch, {{state, entry, consumer, count, due, reason, error} or {}
+--        for each task}}
 -- Cost   about 5 us a task
 -- Atomic "gone" and "the receiver was written up to here" must be true at the same moment: then a
 --        waiter that read up to there and has no outcome knows that there is none.
@@ -98,4 +98,4 @@ if caller ~= '' and redis.call('EXISTS', reader) == 1 then
     if info[i] == 'last-generated-id' then last = info[i + 1] end
   end
 end
-return {last, epoch, now, found}
+return {now, last, epoch, found}

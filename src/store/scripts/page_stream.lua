@@ -3,18 +3,18 @@
 -- KEYS   1 s  2 cfg
 -- ARGV   1 "pending" or "active"  2 the last entry seen, 0-0 at first  3 look at so many at most
 --        4 at most so many bytes  5 only envelopes with these bytes in them; "" is all
--- Reply  {last entry looked at, or "" at the end, {entry, field, envelope, consumer or "", idle ms, count} ...}
+-- Reply  {last entry looked at, or "" at the end, {{entry, field, envelope, consumer or "", idle ms, count} ...}}
 -- Cost   about 5 us an entry
 -- Atomic an entry and its owner are of one moment.
 local kind, after, left, room, needle = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local page = {after}
+local seen, page = after, {}
 
 -- False when the page is full without this entry.
 local function add(entry, fields, row)
   room = room - #fields[2]
-  if left <= 0 or (room < 0 and page[1] ~= after) then return false end
+  if left <= 0 or (room < 0 and seen ~= after) then return false end
   left = left - 1
-  page[1] = entry
+  seen = entry
   if needle == '' or fields[2]:find(needle, 1, true) then
     page[#page + 1] = {entry, fields[1], fields[2], row and row[2] or '', row and row[3] or 0, row and row[4] or 0}
   end
@@ -36,12 +36,12 @@ repeat
     from = row[1]
     if kind == 'pending' or row[2] ~= '~released' then
       local entry = redis.call('XRANGE', KEYS[1], from, from)[1]
-      if entry and not add(from, entry[2], row) then return page end
+      if entry and not add(from, entry[2], row) then return {seen, page} end
     elseif left > 0 then
       left = left - 1
-      page[1] = from
+      seen = from
     else
-      return page
+      return {seen, page}
     end
   end
 until #held < 100
@@ -49,15 +49,14 @@ until #held < 100
 if kind == 'pending' then
   -- Behind the group's position, which a pause has put away, nothing was delivered.
   local position = redis.call('HGET', KEYS[2], 'paused_position') or position_of(KEYS[1])
-  from = page[1]
+  from = seen
   if position and later(position, from) then from = position end
   repeat
     local entries = redis.call('XRANGE', KEYS[1], '(' .. from, '+', 'COUNT', 10)
     for _, entry in ipairs(entries) do
       from = entry[1]
-      if not add(from, entry[2]) then return page end
+      if not add(from, entry[2]) then return {seen, page} end
     end
   until #entries < 10
 end
-page[1] = ''
-return page
+return {'', page}

@@ -16,7 +16,7 @@ for _, consumer in ipairs(consumers) do
   for i = 1, #consumer, 2 do fields[consumer[i]] = consumer[i + 1] end
   known[fields.name] = true
   if removed < 100 and fields.pending == 0 and fields.idle >= dead_after and fields.name ~= '~released' then
-    local renewed = tonumber(redis.call('ZSCORE', KEYS[2], fields.name) or nil)
+    local renewed = tonumber(redis.call('ZSCORE', KEYS[2], fields.name))
     if not renewed or now - renewed >= dead_after then
       redis.call('XGROUP', 'DELCONSUMER', KEYS[1], 'servers', fields.name)
       redis.call('ZREM', KEYS[2], fields.name)
