@@ -1,7 +1,9 @@
 //! A distributed work queue on Redis Streams: typed tasks, awaited results, no lost work.
 
+mod envelope;
 mod error;
 mod id;
+mod lifecycle;
 mod options;
 mod state;
 mod task;
