@@ -9,11 +9,11 @@
 -- Atomic the numbers are of one moment: pending = entries - delivered + released is exact only so.
 local entries = redis.call('XLEN', KEYS[1])
 local delivered, released = 0, 0
-local summary = redis.pcall('XPENDING', KEYS[1], 'servers')
+local summary = redis.pcall('XPENDING', KEYS[1], GROUP)
 if not summary.err then
   delivered = summary[1]
   for _, row in ipairs(summary[4] or {}) do
-    if row[1] == '~released' then released = tonumber(row[2]) end
+    if row[1] == RELEASED then released = tonumber(row[2]) end
   end
 end
 local parked = 0

@@ -38,15 +38,15 @@ local reader = receiver(base, client)
 
 if state == 'pending' then
   if entry == '' then return {'gone'} end
-  local held = redis.pcall('XPENDING', KEYS[1], 'servers', entry, entry, 1)
+  local held = redis.pcall('XPENDING', KEYS[1], GROUP, entry, entry, 1)
   local row = not held.err and held[1]
-  if row and row[2] ~= '~released' and (idle < 0 or row[3] < idle) then
+  if row and row[2] ~= RELEASED and (idle < 0 or row[3] < idle) then
     if how ~= 'cancelled' and how ~= 'deleted' then return {'running', 0} end
     redis.call('HSETNX', KEYS[4], entry, now)
     redis.call('PUBLISH', base .. 'wake', 'cancel ' .. entry)
     return {'running', 1}
   end
-  if row then redis.call('XACK', KEYS[1], 'servers', entry) end
+  if row then redis.call('XACK', KEYS[1], GROUP, entry) end
   local removed = redis.call('XDEL', KEYS[1], entry)
   redis.call('HDEL', KEYS[4], entry)
   redis.call('HDEL', KEYS[5], entry)
@@ -67,9 +67,10 @@ else
 end
 
 if how == 'archived' then
-  record = record or {e = ARGV[8], n = ARGV[7], l = client ~= '' and client or nil}
+  record = record or {e = ARGV[8], n = ARGV[7]}
   record.s, record.k, record.x, record.f = 'archived', ARGV[9], ARGV[10], now
-  record.i, record.d, record.p = nil, nil, nil
+  -- No `l`: whoever waited is told now, and only once.
+  record.i, record.d, record.p, record.l = nil, nil, nil, nil
   record_set(KEYS[2], id, record)
   redis.call('ZADD', KEYS[6], now, id)
 elseif recorded then

@@ -60,8 +60,8 @@ local joined = table.concat(places, ',')
 
 -- All entries of a batch share a millisecond, so its reply is one id and a count.
 local first, rest = '', nil
-local stream = KEYS[1]
-for i = first_arg, #ARGV do
+local call, stream, args = redis.call, KEYS[1], ARGV
+for i = first_arg, #args do
   local timing = next_due and due[i - first_arg + 1]
   if timing then
     local at = timing[1]
@@ -71,9 +71,9 @@ for i = first_arg, #ARGV do
     record_set(KEYS[5], id, record)
     redis.call('ZADD', KEYS[6], timing[2], id)
   elseif rest then
-    redis.call('XADD', stream, rest, 't', ARGV[i])
+    call('XADD', stream, rest, 't', args[i])
   else
-    first = redis.call('XADD', stream, '*', 't', ARGV[i])
+    first = call('XADD', stream, '*', 't', args[i])
     rest = first:match('^%d+') .. '-*'
   end
 end

@@ -18,10 +18,10 @@ local epoch = look('HGET', KEYS[4], 'epoch') or ''
 
 -- Where an entry is: its state, owner and count; nil if it is not in the stream.
 local function place_of(entry)
-  local held = redis.pcall('XPENDING', KEYS[1], 'servers', entry, entry, 1)
+  local held = redis.pcall('XPENDING', KEYS[1], GROUP, entry, entry, 1)
   local row = not held.err and held[1]
   if row then
-    if row[2] == '~released' then return 'pending', '', row[4] end
+    if row[2] == RELEASED then return 'pending', '', row[4] end
     return 'active', row[2], row[4]
   end
   if #redis.call('XRANGE', KEYS[1], entry, entry) == 1 then return 'pending', '', 0 end
@@ -71,7 +71,7 @@ if #overdue > 0 then
     -- The same task may be asked for twice.
     local mine = true
     if state == 'pending' then
-      redis.call('XACK', KEYS[1], 'servers', entry)
+      redis.call('XACK', KEYS[1], GROUP, entry)
       mine = redis.call('XDEL', KEYS[1], entry) == 1
       forget_entry(forgotten, entry)
     elseif state == 'parked' then

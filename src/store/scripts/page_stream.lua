@@ -27,14 +27,14 @@ local from = after
 repeat
   local held
   if kind == 'active' then
-    held = redis.pcall('XPENDING', KEYS[1], 'servers', '(' .. from, '+', 100)
+    held = redis.pcall('XPENDING', KEYS[1], GROUP, '(' .. from, '+', 100)
   else
-    held = redis.pcall('XPENDING', KEYS[1], 'servers', '(' .. from, '+', 100, '~released')
+    held = redis.pcall('XPENDING', KEYS[1], GROUP, '(' .. from, '+', 100, RELEASED)
   end
   if held.err then held = {} end
   for _, row in ipairs(held) do
     from = row[1]
-    if kind == 'pending' or row[2] ~= '~released' then
+    if kind == 'pending' or row[2] ~= RELEASED then
       local entry = redis.call('XRANGE', KEYS[1], from, from)[1]
       if entry and not add(from, entry[2], row) then return {seen, page} end
     elseif left > 0 then

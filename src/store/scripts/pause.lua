@@ -14,7 +14,7 @@ if not position then return 0 end
 -- Also while paused the position may be another: somebody made the group again by hand.
 if position ~= MAX then
   redis.call('HSET', KEYS[2], 'paused_position', position)
-  redis.call('XGROUP', 'SETID', KEYS[1], 'servers', MAX)
+  redis.call('XGROUP', 'SETID', KEYS[1], GROUP, MAX)
 end
 if not since then redis.call('HSET', KEYS[2], 'paused', now) end
 redis.call('HSET', KEYS[2], 'paused_by', ARGV[1], 'paused_why', ARGV[2])

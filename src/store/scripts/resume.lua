@@ -12,7 +12,7 @@ if ARGV[1] == '1' then
   if not till or tonumber(till) > now then return 0 end
 end
 local position = redis.call('HGET', KEYS[2], 'paused_position') or '0-0'
-local set = redis.pcall('XGROUP', 'SETID', KEYS[1], 'servers', position)
+local set = redis.pcall('XGROUP', 'SETID', KEYS[1], GROUP, position)
 if set.err then
   if redis.call('EXISTS', KEYS[1]) == 1 and not set.err:find('NOGROUP', 1, true) then return set end
   return -1

@@ -14,7 +14,7 @@ repeat
     -- The id stands in front, behind a version and a length, also when it is as long as a name may be.
     local head = entry[2][2]:sub(1, 160)
     if head:find(ARGV[3], 1, true) or head:find(ARGV[4], 1, true) then
-      local held = redis.pcall('XPENDING', KEYS[1], 'servers', from, from, 1)
+      local held = redis.pcall('XPENDING', KEYS[1], GROUP, from, from, 1)
       local row = not held.err and held[1]
       return {from, entry[2][1], entry[2][2], row and row[2] or '', row and row[4] or 0}
     end

@@ -8,17 +8,17 @@
 local dead_after = tonumber(ARGV[1])
 local now = clock()
 look('ZCARD', KEYS[2])
-local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], 'servers')
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], GROUP)
 if consumers.err then consumers = {} end
 local removed, known = 0, {}
 for _, consumer in ipairs(consumers) do
   local fields = {}
   for i = 1, #consumer, 2 do fields[consumer[i]] = consumer[i + 1] end
   known[fields.name] = true
-  if removed < 100 and fields.pending == 0 and fields.idle >= dead_after and fields.name ~= '~released' then
+  if removed < 100 and fields.pending == 0 and fields.idle >= dead_after and fields.name ~= RELEASED then
     local renewed = tonumber(redis.call('ZSCORE', KEYS[2], fields.name))
     if not renewed or now - renewed >= dead_after then
-      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], 'servers', fields.name)
+      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], GROUP, fields.name)
       redis.call('ZREM', KEYS[2], fields.name)
       known[fields.name] = nil
       removed = removed + 1

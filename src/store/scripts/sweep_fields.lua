@@ -10,7 +10,7 @@ local page = look('HSCAN', KEYS[2], ARGV[1], 'COUNT', 100)
 local dropped = 0
 for i = 1, #page[2], 2 do
   local entry = page[2][i]
-  local held = redis.pcall('XPENDING', KEYS[1], 'servers', entry, entry, 1)
+  local held = redis.pcall('XPENDING', KEYS[1], GROUP, entry, entry, 1)
   if held.err or not held[1] then
     local there = redis.pcall('XRANGE', KEYS[1], entry, entry)
     if there.err or #there == 0 then dropped = dropped + redis.call('HDEL', KEYS[2], entry) end

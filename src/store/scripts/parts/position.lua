@@ -7,7 +7,7 @@ local function position_of(stream)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
     local fields = {}
     for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
-    if fields.name == 'servers' then return fields['last-delivered-id'] end
+    if fields.name == GROUP then return fields['last-delivered-id'] end
   end
 end
 
