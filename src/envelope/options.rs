@@ -59,7 +59,11 @@ pub(super) fn check_retries(retries: u32) -> Result<u32, ConfigError> {
 
 pub(super) fn check_timeout(timeout: Duration) -> Result<Duration, ConfigError> {
     if !(Duration::from_millis(1)..=MAX_TIMEOUT).contains(&timeout) {
-        return Err(ConfigError::new("timeout", format!("{timeout:?}"), "1ms to 30 days"));
+        return Err(ConfigError::new(
+            "timeout",
+            format!("{timeout:?}"),
+            "1ms to 30 days",
+        ));
     }
     Ok(whole_ms(timeout))
 }
@@ -69,9 +73,11 @@ pub(super) fn check_backoff(backoff: Backoff) -> Result<Backoff, ConfigError> {
     match backoff {
         Backoff::Curve => Ok(Backoff::Curve),
         Backoff::Fixed(wait) if wait <= MAX_BACKOFF => Ok(Backoff::Fixed(whole_ms(wait))),
-        Backoff::Fixed(wait) => {
-            Err(ConfigError::new("backoff", format!("{wait:?}"), "0 to 24 hours"))
-        }
+        Backoff::Fixed(wait) => Err(ConfigError::new(
+            "backoff",
+            format!("{wait:?}"),
+            "0 to 24 hours",
+        )),
         Backoff::Exponential { initial, max } => {
             let least = Duration::from_millis(1);
             if initial < least || max < initial || max > MAX_BACKOFF {
@@ -121,8 +127,9 @@ pub(super) fn check_header_bytes(bytes: usize) -> Result<(), ConfigError> {
 }
 
 fn check_deadline(deadline: SystemTime) -> Result<Millis, ConfigError> {
-    wall_millis(deadline)
-        .ok_or_else(|| ConfigError::new("deadline", from_1970(deadline), "a time from 1970 to 9999"))
+    wall_millis(deadline).ok_or_else(|| {
+        ConfigError::new("deadline", from_1970(deadline), "a time from 1970 to 9999")
+    })
 }
 
 fn check_start(start: StartAt, now_wall: SystemTime) -> Result<(), ConfigError> {
