@@ -36,7 +36,7 @@ pub(crate) enum PageOf {
     Retry,
     /// By the time of its end.
     Archived,
-    /// Of this task name, by the time it was parked; see [`Store::unknown_names`].
+    /// Of this task name, by the time it was parked; see [`Store::parked_names`].
     Parked(String),
 }
 
@@ -157,15 +157,6 @@ impl Store {
             next: given(&seen, Reply::entry_id)?
                 .map(|entry| PageCursor { entry, ..PageCursor::default() }),
         })
-    }
-
-    /// The task names that were parked, sorted.
-    pub(crate) async fn unknown_names(&self, q: &QueueName) -> Result<Vec<String>, BackendError> {
-        let key = self.keys().queue(q).unknown();
-        let reply = self.conn().command("SMEMBERS", Some(&key), vec![key.clone()]).await?;
-        let mut names = reply.array()?.iter().map(lossy).collect::<Result<Vec<_>, _>>()?;
-        names.sort();
-        Ok(names)
     }
 }
 

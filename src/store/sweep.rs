@@ -230,5 +230,7 @@ fn read_parked(row: Reply) -> Result<Option<Parked>, BackendError> {
     let (Some(id), Ok(record)) = (id, Record::decode(record.bytes()?)) else {
         return Ok(None);
     };
-    Ok(Some(Parked { id, name: record.name, envelope: record.envelope }))
+    // It may be parked under `name@version`; no name has an `@`.
+    let name = record.name.split('@').next().unwrap_or_default().to_owned();
+    Ok(Some(Parked { id, name, envelope: record.envelope }))
 }
