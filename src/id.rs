@@ -165,6 +165,11 @@ impl TaskId {
         Self(TaskIdKind::Uuid(uuid))
     }
 
+    /// An id for a task whose envelope names none.
+    pub(crate) fn of_entry(entry: EntryId) -> Self {
+        Self(TaskIdKind::Name(Arc::from(format!("entry-{entry}").as_str())))
+    }
+
     /// The UUID, unless the id is a name given by a user.
     #[must_use]
     pub const fn as_uuid(&self) -> Option<&Uuid> {

@@ -81,6 +81,26 @@ impl Ending {
     }
 }
 
+impl Ending {
+    /// What happened, for people: at most 8 KiB.
+    pub(crate) fn text(&self) -> String {
+        let text = match self {
+            Self::Failed { text, .. }
+            | Self::Panicked(text)
+            | Self::NoHandler(text)
+            | Self::Undecodable(text)
+            | Self::Discarded(text) => text.clone(),
+            Self::TimedOut(timeout) => format!("ran longer than its timeout of {timeout:?}"),
+            Self::Poison { crashes } => format!("{crashes} processes died while they ran it"),
+            Self::OutputTooLarge { bytes, limit } => {
+                format!("output has {bytes} bytes, the limit is {limit}")
+            }
+            _ => self.word().to_owned(),
+        };
+        cut_text(&text, MAX_TEXT_BYTES).to_owned()
+    }
+}
+
 impl Notice {
     /// The bytes of the field `o`.
     pub(crate) fn encode(&self) -> Bytes {

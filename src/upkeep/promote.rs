@@ -11,8 +11,7 @@ use crate::upkeep::Post;
 pub(crate) async fn promote(post: &Post) -> Result<Promoted, BackendError> {
     loop {
         let promoted = post.store.promote(&post.queue).await?;
-        let more = promoted.next_due.is_some_and(|due| due <= promoted.now);
-        if !more || post.stop.is_cancelled() {
+        if !promoted.more() || post.stop.is_cancelled() {
             return Ok(promoted);
         }
     }

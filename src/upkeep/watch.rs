@@ -85,7 +85,7 @@ impl Watch {
             return Ok(());
         }
         if upkeep.pause_is_over {
-            self.post.store.resume(&self.post.queue).await?;
+            self.post.store.resume_due(&self.post.queue).await?;
             tracing::info!(queue = %self.post.queue, "the pause is over");
         }
         if self.next_due.is_some_and(|due| due <= upkeep.now) {
@@ -94,7 +94,7 @@ impl Watch {
             self.seen = Some((promoted.now, Instant::now()));
         }
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
-            self.sweep.sweep(&self.post, &*self.host).await?;
+            self.sweep.sweep(&self.post, &*self.host, upkeep.now).await?;
             self.swept = Some(Instant::now());
         }
         Ok(())

@@ -1,4 +1,12 @@
-//! The tests that look at the library from outside, in one binary.
+//! The tests that look at the library from outside, in one binary with real servers and no mocks.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "the failure of a test is a panic, with what its children said"
+)]
 
 mod derive;
 mod layers;
