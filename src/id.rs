@@ -47,6 +47,13 @@ macro_rules! name_type {
                 Ok(Self(Arc::from(name)))
             }
 
+            /// A name of ours, known to be of the alphabet.
+            #[cfg(any(test, feature = "testing"))]
+            pub(crate) fn literal(name: &'static str) -> Self {
+                debug_assert!(check_name($kind, name).is_ok());
+                Self(Arc::from(name))
+            }
+
             /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {

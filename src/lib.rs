@@ -3,6 +3,7 @@
 // The derive names this crate from outside; inside, its tests need the same name.
 extern crate self as streamfleet;
 
+mod client;
 mod envelope;
 mod error;
 mod id;
@@ -16,6 +17,7 @@ mod task;
 pub mod testing;
 mod upkeep;
 
+pub use client::{Client, Enqueue};
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
     InvalidName, ResultError, ServerError,

@@ -15,6 +15,7 @@ use crate::error::{BuildError, ConfigError, InvalidName, ServerError};
 use crate::id::{ConsumerId, QueueName, check_name};
 use crate::server::bound::{AnyHandler, Bound};
 use crate::server::choose::Order;
+use crate::server::context::Context;
 use crate::server::handler::{AsyncHandler, BlockingHandler, ErasedHandler, Handler};
 use crate::server::hooks::{ArchivedTask, Hooks, LostLease};
 use crate::server::report::StopReport;

@@ -351,6 +351,7 @@ pub(crate) async fn begin(core: &Core, held: &Held) -> Option<u32> {
 pub(crate) async fn park(core: &Core, held: &Held, subject: &Subject, version: Option<u8>) {
     held.start_ending();
     let place = core.lane(held.lane);
+    let cancelled_notice = subject.notice(Ending::Cancelled);
     let mut patience = Patience::default();
     loop {
         let lease = core.lease(held);
@@ -361,6 +362,7 @@ pub(crate) async fn park(core: &Core, held: &Held, subject: &Subject, version: O
             version,
             client: subject.client.as_ref(),
             envelope: &subject.raw,
+            cancelled_notice: &cancelled_notice,
         };
         match core.store.park(&parking, &core.me).await {
             Ok(_) => break,

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::{Client, Enqueue};
+#[cfg(feature = "testing")]
+use crate::id::EntryId;
 use crate::id::{Fence, Millis, QueueName, TaskId};
 use crate::server::run_info::{Held, RunFacts};
 use crate::server::signal::StopReason;
@@ -153,6 +155,59 @@ impl<S> Context<S> {
     /// ```
     pub fn enqueue<T: Task>(&self, task: T) -> Enqueue<T> {
         Enqueue::of(self.run.client.clone(), task)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S> Context<S> {
+    /// A context for a unit test of a handler, without Redis: the first attempt of a task in the
+    /// queue `test`, with no retries and an hour of time. [`enqueue`](Self::enqueue) answers
+    /// [`EnqueueError::Closed`](crate::EnqueueError::Closed).
+    ///
+    /// ```
+    /// # use streamfleet::{Context, Failure};
+    /// # #[derive(serde::Serialize, serde::Deserialize, streamfleet::Task)]
+    /// # #[task(name = "double", output = u64)]
+    /// # struct Double(u64);
+    /// async fn double(cx: Context<u64>, task: Double) -> Result<u64, Failure> {
+    ///     Ok(task.0 * cx.state())
+    /// }
+    /// # #[tokio::main] async fn main() {
+    /// assert_eq!(double(Context::test(2), Double(21)).await.unwrap(), 42);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn test(state: S) -> Self {
+        let hour = Duration::from_secs(60 * 60);
+        let entry = EntryId { millis: 1, sequence: 0 };
+        Self::new(
+            Arc::new(state),
+            Arc::new(Run {
+                queue: QueueName::literal("test"),
+                held: Arc::new(Held::new(0, entry, 1)),
+                facts: RunFacts {
+                    id: TaskId::of_entry(entry),
+                    failed: 0,
+                    max_retries: 0,
+                    enqueued_at: Millis(0),
+                    cut_off: Instant::now() + hour,
+                    headers: std::collections::BTreeMap::new(),
+                },
+                client: None,
+            }),
+        )
+    }
+
+    /// Tells the handler that uses this context, or a clone of it, to stop.
+    ///
+    /// ```
+    /// use streamfleet::{Context, StopReason};
+    /// let cx = Context::test(());
+    /// cx.test_stop(StopReason::Shutdown);
+    /// assert_eq!(cx.stop_reason(), Some(StopReason::Shutdown));
+    /// ```
+    pub fn test_stop(&self, reason: StopReason) {
+        self.run.held.signal.stop(reason);
     }
 }
 

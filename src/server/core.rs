@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,7 +26,9 @@ use crate::server::run_info::Held;
 use crate::server::settings::Settings;
 use crate::server::settler::Done;
 use crate::server::signal::StopReason;
-use crate::store::{BlockingConn, Conn, Delivery, Lease, Store};
+use crate::store::blocking::BlockingConn;
+use crate::store::conn::Conn;
+use crate::store::{Delivery, Lease, Store};
 use crate::upkeep::Wakes;
 
 /// A place for one running handler; free again when it is dropped.
@@ -213,7 +215,9 @@ impl Core {
             .unwrap_or_else(|broken| broken.into_inner())
             .clone();
         for reader in readers {
-            reader.unblock(self.conn()).await;
+            if let Err(error) = self.conn().unblock(&reader.unblock_target()).await {
+                tracing::debug!(%error, "failed to wake a reader; its read ends by itself");
+            }
         }
     }
 
@@ -241,10 +245,6 @@ impl Core {
     /// How many deliveries are held in all queues.
     pub(crate) fn held(&self) -> usize {
         self.lanes.iter().map(|lane| lane.held.len()).sum()
-    }
-
-    pub(crate) fn count(&self, counter: &AtomicU64) -> u64 {
-        counter.load(Ordering::Relaxed)
     }
 }
 

@@ -16,7 +16,8 @@ use crate::server::core::Core;
 use crate::server::patience::Patience;
 use crate::server::run_info::Held;
 use crate::server::signal::StopReason;
-use crate::store::{Conn, ConnOptions, RenewTimes, Renewed, Store};
+use crate::store::conn::{Conn, Options as ConnOptions};
+use crate::store::{RenewTimes, Renewed, Store};
 
 /// Starts the keeper's thread. It ends when everything held has been answered.
 pub(crate) fn spawn(core: Arc<Core>, options: ConnOptions) -> std::io::Result<JoinHandle<()>> {

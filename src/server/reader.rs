@@ -14,7 +14,10 @@ use crate::error::{BackendError, BackendKind};
 use crate::server::choose::round;
 use crate::server::core::{Core, Slot};
 use crate::server::patience::Patience;
-use crate::store::{BlockingConn, Delivery, GROUP, RawEntry};
+use crate::store::blocking::BlockingConn;
+use crate::store::keys::GROUP;
+use crate::store::reply::RawEntry;
+use crate::store::Delivery;
 
 /// The most entries of one read: enough to make the cost per entry flat, small enough that a reply
 /// stays short (measured: COUNT above 100 gains nothing).
@@ -27,7 +30,7 @@ pub(crate) async fn read(core: Arc<Core>, reader: Arc<BlockingConn>, lanes: Vec<
     let mut reader = Reader {
         keys: lanes
             .iter()
-            .map(|lane| core.store.keys().stream(&core.lane(*lane).queue))
+            .map(|lane| core.store.keys().queue(&core.lane(*lane).queue).stream())
             .collect(),
         core,
         conn: reader,

@@ -17,6 +17,7 @@ use crate::server::core::Core;
 use crate::server::patience::Patience;
 use crate::server::report::add;
 use crate::store::Delivery;
+use crate::store::conn::Node;
 
 /// Entries of one look at the pending list.
 const PAGE: usize = 100;
@@ -26,9 +27,9 @@ pub(crate) async fn reconcile(core: Arc<Core>) {
     let mut reconnects = core.conn().reconnects();
     let mut patience = Patience::default();
     let mut again = false;
-    let mut runs = RunIds::default();
+    let mut nodes = Nodes::default();
     // Remembered from the start, so that a failover later is seen as one.
-    let _ = watch_failover(&core, &mut runs).await;
+    let _ = watch_failover(&core, &mut nodes).await;
     loop {
         let late = core.settings.block + Duration::from_secs(1);
         tokio::select! {
@@ -39,7 +40,7 @@ pub(crate) async fn reconcile(core: Arc<Core>) {
             () = tokio::time::sleep(late), if again => again = false,
         }
         loop {
-            match look(&core, &mut runs).await {
+            match look(&core, &mut nodes).await {
                 Ok(()) => break patience.reset(),
                 Err(error) => {
                     let wait = patience.note("failed to look for lost deliveries", &error);
@@ -54,10 +55,10 @@ pub(crate) async fn reconcile(core: Arc<Core>) {
 }
 
 /// Which Redis process served each lane when we last looked.
-type RunIds = HashMap<usize, String>;
+type Nodes = HashMap<usize, Node>;
 
-async fn look(core: &Arc<Core>, runs: &mut RunIds) -> Result<(), BackendError> {
-    watch_failover(core, runs).await?;
+async fn look(core: &Arc<Core>, nodes: &mut Nodes) -> Result<(), BackendError> {
+    watch_failover(core, nodes).await?;
     // Reads that wait are ended, so that this does not wait for them.
     core.wake_readers().await;
     let alone = core.deliveries_in_flight.write().await;
@@ -112,13 +113,13 @@ fn is_held(core: &Core, lane: usize, delivery: &Delivery) -> bool {
 
 /// After a failover entry ids may have been given out again, so for one lease a completion must be
 /// of an entry that is pending with us.
-async fn watch_failover(core: &Core, runs: &mut RunIds) -> Result<(), BackendError> {
+async fn watch_failover(core: &Core, nodes: &mut Nodes) -> Result<(), BackendError> {
     for lane in 0..core.lanes.len() {
         let place = core.lane(lane);
-        let key = core.store.keys().stream(&place.queue);
-        let run_id = core.conn().run_id(&key).await?;
-        match runs.insert(lane, run_id.clone()) {
-            Some(before) if before != run_id => {
+        let key = core.store.keys().queue(&place.queue).stream();
+        let node = core.conn().node(&key).await?;
+        match nodes.insert(lane, node.clone()) {
+            Some(before) if before != node => {
                 tracing::warn!(queue = %place.queue, "another redis process serves this queue now");
                 place.be_strict_for(core.settings.lease);
             }

@@ -129,7 +129,6 @@ fn facts(envelope: &Envelope, cut: &Cut) -> RunFacts {
         failed: envelope.attempt,
         max_retries: envelope.parts.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
         enqueued_at: envelope.enqueued_at,
-        timeout: cut.timeout,
         cut_off: cut.at,
         headers: envelope.parts.headers.clone(),
     }

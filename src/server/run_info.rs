@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -77,8 +76,6 @@ pub(crate) struct RunFacts {
     pub(crate) max_retries: u32,
     /// When Redis took the task, as the client saw it.
     pub(crate) enqueued_at: Millis,
-    /// How long this run may take.
-    pub(crate) timeout: Duration,
     /// When this run is cut off: the earlier of its timeout and the task's deadline.
     pub(crate) cut_off: Instant,
     /// What the enqueue sent along.

@@ -26,7 +26,10 @@ use crate::server::report::{Counts, StopReport, add};
 use crate::server::settler::{Done, SETTLE_BUFFER, settle};
 use crate::server::signal::StopReason;
 use crate::server::wake::listen;
-use crate::store::{BlockingConn, Conn, ConnOptions, Store, Subscriber};
+use crate::store::Store;
+use crate::store::blocking::BlockingConn;
+use crate::store::conn::{Conn, Options as ConnOptions};
+use crate::store::subscriber::Subscriber;
 use crate::upkeep::{self, Host, Pace, Post, Times};
 
 /// How long each part of a stop may wait for Redis. What Redis does not take by then is still ours,
@@ -71,7 +74,11 @@ async fn start(server: Server) -> Result<Running, ServerError> {
     let store = Store::new(conn, server.client.prefix().clone());
     let mut now = Millis(0);
     for (queue, _) in &server.queues {
-        now = store.ensure(queue).await.map_err(ConnectError::from)?.now;
+        now = store
+            .ensure_serving(queue, server.settings.quiet_gap, server.settings.lease)
+            .await
+            .map_err(ConnectError::from)?
+            .now;
     }
     let (senders, receivers): (Vec<_>, Vec<_>) =
         server.queues.iter().map(|_| mpsc::channel::<Done>(SETTLE_BUFFER)).unzip();

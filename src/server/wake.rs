@@ -8,23 +8,31 @@ use std::sync::atomic::Ordering;
 use crate::id::EntryId;
 use crate::server::core::Core;
 use crate::server::signal::StopReason;
-use crate::store::{Subscriber, Wake};
+use tokio::sync::mpsc;
+
+use crate::store::subscriber::{ChannelMessage, Subscriber};
+use crate::store::wake::Wake;
 
 /// Passes wake-ups on until the server stops.
-pub(crate) async fn listen(core: Arc<Core>, mut wakes: Subscriber) {
+pub(crate) async fn listen(
+    core: Arc<Core>,
+    subscriber: Subscriber,
+    mut wakes: mpsc::Receiver<ChannelMessage>,
+) {
+    let channels: Vec<_> = core.lanes.iter().map(|lane| core.store.keys().queue(&lane.queue).wake()).collect();
     loop {
         let next = tokio::select! {
             biased;
             () = core.stop.settling.cancelled() => None,
-            next = wakes.next() => next,
+            next = wakes.recv() => next,
         };
         let Some((channel, message)) = next else {
             // Without a subscription the polls remain; the loop itself ends only with the server.
             core.stop.settling.cancelled().await;
-            wakes.close().await;
+            subscriber.close().await;
             return;
         };
-        let Some(lane) = core.lanes.iter().position(|lane| *channel == *core.store.keys().wake(&lane.queue)) else {
+        let Some(lane) = channels.iter().position(|known| *known == channel) else {
             continue;
         };
         match Wake::parse(&message) {

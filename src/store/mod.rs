@@ -53,6 +53,7 @@ pub(crate) mod take_released;
 pub(crate) mod unpark;
 pub(crate) mod upkeep_lock;
 pub(crate) mod url;
+pub(crate) mod wake;
 
 #[cfg(test)]
 mod conn_tests;
