@@ -47,13 +47,6 @@ macro_rules! name_type {
                 Ok(Self(Arc::from(name)))
             }
 
-            /// A name of ours, known to be of the alphabet.
-            #[cfg(any(test, feature = "testing"))]
-            pub(crate) fn literal(name: &'static str) -> Self {
-                debug_assert!(check_name($kind, name).is_ok());
-                Self(Arc::from(name))
-            }
-
             /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
@@ -129,6 +122,15 @@ impl Default for Prefix {
 impl Default for QueueName {
     fn default() -> Self {
         Self(Arc::from("default"))
+    }
+}
+
+#[cfg(feature = "testing")]
+impl QueueName {
+    /// A name of ours, known to be of the alphabet.
+    pub(crate) fn literal(name: &'static str) -> Self {
+        debug_assert!(check_name("queue", name).is_ok());
+        Self(Arc::from(name))
     }
 }
 
