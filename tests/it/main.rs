@@ -1,1 +1,3 @@
-fn main() {}
+//! The one integration binary: real servers, no mocks.
+
+mod testing;
