@@ -249,7 +249,7 @@ impl Enqueuer {
         let error = BackendError::new(BackendKind::Fatal, "another process uses this client's id");
         tracing::warn!(queue = %self.lane.queue, "{error}: a new one is taken");
         let client = ClientId::from_random(Uuid::new_v4());
-        self.lane.rename(client.clone());
+        self.lane.rename(self.shared.identity(&self.lane.queue, client.clone()));
         self.number = 0;
         if flight.ambiguous {
             return Step::Refused(Refusal::Unknown { waited: Duration::ZERO });

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ pub(super) struct Lane {
     waiting: AtomicUsize,
     /// Under which name this client is known in this queue. Replaced only when another process
     /// turned out to use it too.
-    client: RwLock<ClientId>,
+    identity: RwLock<Identity>,
     /// What `ensure` or the last reply said; none when it has to be asked for.
     epoch: Mutex<Option<String>>,
     /// The last notice read. Written by the receiver loop, and by `rewind`.
@@ -45,6 +46,13 @@ pub(super) struct Lane {
     /// Whether the receiver loop of this lane runs.
     pub(super) receiving: AtomicBool,
     silence: Mutex<Silence>,
+}
+
+/// A client's name in one queue, and the key of its receiver there.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) client: ClientId,
+    pub(super) receiver: Bytes,
 }
 
 /// When the waiters of a lane are looked up though nothing went wrong visibly.
@@ -62,7 +70,7 @@ const MAX_DOUBLINGS: u32 = 4;
 impl Lane {
     pub(super) fn new(
         queue: QueueName,
-        client: ClientId,
+        identity: Identity,
         limit: usize,
         inbox: mpsc::UnboundedSender<Parcel>,
         wake: Arc<Notify>,
@@ -76,7 +84,7 @@ impl Lane {
             limit,
             waiters: DashMap::new(),
             waiting: AtomicUsize::new(0),
-            client: RwLock::new(client),
+            identity: RwLock::new(identity),
             epoch: Mutex::new(None),
             read: watch::Sender::new(EntryId::default()),
             gap: AtomicBool::new(false),
@@ -121,13 +129,18 @@ impl Lane {
     }
 
     pub(super) fn client(&self) -> ClientId {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.identity.read().unwrap_or_else(PoisonError::into_inner).client.clone()
+    }
+
+    /// The key of this client's receiver.
+    pub(super) fn receiver(&self) -> Bytes {
+        self.identity.read().unwrap_or_else(PoisonError::into_inner).receiver.clone()
     }
 
     /// Takes another name, because somebody else uses this one. Whoever waits under the old one
     /// is looked up.
-    pub(super) fn rename(&self, client: ClientId) {
-        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+    pub(super) fn rename(&self, identity: Identity) {
+        *self.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
         self.rewind();
         self.mark_gap();
     }

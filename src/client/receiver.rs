@@ -149,8 +149,7 @@ impl Receiver {
                 self.needed.remove(&lane.queue);
                 continue;
             }
-            let key = self.shared.store.receiver_key(&lane.queue, &lane.client());
-            let from = lane.read_to();
+            let (key, from) = (lane.receiver(), lane.read_to());
             parts.push(Part { lane, key, from });
         }
         parts
@@ -173,6 +172,7 @@ impl Receiver {
     ) -> Result<Vec<(usize, Vec<RawEntry>)>, BackendError> {
         let read = self.conn.read(PAGE, BLOCK, from);
         tokio::pin!(read);
+        let target = self.conn.unblock_target();
         let mut end_it = false;
         loop {
             tokio::select! {
@@ -184,7 +184,7 @@ impl Receiver {
             }
             if end_it {
                 // It may fail while Redis is away; the read ends by its own deadline then.
-                let unblock = self.shared.store.conn().unblock(&self.conn);
+                let unblock = self.shared.store.conn().unblock(&target);
                 tokio::select! {
                     biased;
                     result = &mut read => return result,

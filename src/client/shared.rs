@@ -20,7 +20,7 @@ use tracing::Instrument;
 use super::builder::Settings;
 use super::enqueuer::Enqueuer;
 use super::ids::IdSource;
-use super::lane::Lane;
+use super::lane::{Identity, Lane};
 use super::waiter::Outcome;
 use super::{heartbeat, receiver, repair};
 use crate::error::BackendError;
@@ -108,7 +108,7 @@ impl Shared {
         };
         let lane = Arc::new(Lane::new(
             queue.clone(),
-            self.id.clone(),
+            self.identity(queue, self.id.clone()),
             self.settings.buffer,
             sender,
             wake,
@@ -120,6 +120,12 @@ impl Shared {
             self.spawn("heartbeat", heartbeat::run(Arc::clone(self)));
         }
         lane
+    }
+
+    /// What a client of this name has in a queue.
+    pub(super) fn identity(&self, queue: &QueueName, client: ClientId) -> Identity {
+        let receiver = self.store.keys().queue(queue).receiver(&client);
+        Identity { client, receiver }
     }
 
     /// Starts what reads the receiver of a lane, unless it runs.
