@@ -1,10 +1,14 @@
 //! A distributed work queue on Redis Streams: typed tasks, awaited results, no lost work.
 
+// The derive names this crate from outside; inside, its tests need the same name.
+extern crate self as streamfleet;
+
 mod envelope;
 mod error;
 mod id;
 mod lifecycle;
 mod options;
+mod server;
 mod state;
 mod store;
 mod task;
@@ -22,5 +26,15 @@ pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
+pub use server::{Context, Handler, ServerBuilder};
 pub use state::TaskState;
+#[cfg(feature = "macros")]
+pub use streamfleet_macros::Task;
 pub use task::{Failure, Retry, Task, TaskError};
+
+/// Names for the expansion of the derive; not part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::Serialize;
+    pub use serde::de::DeserializeOwned;
+}

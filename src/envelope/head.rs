@@ -64,7 +64,9 @@ pub(super) fn read_version(reader: &mut Reader<'_>) -> Result<(u8, u32), Envelop
     }
     match u8::try_from(reader.uint("version", u64::from(u8::MAX))?) {
         Ok(version @ 1..) => Ok((version, elements)),
-        _ => Err(EnvelopeError::malformed("version is 0, but must be 1 to 255")),
+        _ => Err(EnvelopeError::malformed(
+            "version is 0, but must be 1 to 255",
+        )),
     }
 }
 

@@ -20,6 +20,8 @@ mod outcome;
 mod parts;
 mod payload;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub(crate) use error::EnvelopeError;

@@ -59,7 +59,11 @@ pub(super) fn check_retries(retries: u32) -> Result<u32, ConfigError> {
 
 pub(super) fn check_timeout(timeout: Duration) -> Result<Duration, ConfigError> {
     if !(Duration::from_millis(1)..=MAX_TIMEOUT).contains(&timeout) {
-        return Err(ConfigError::new("timeout", format!("{timeout:?}"), "1ms to 30 days"));
+        return Err(ConfigError::new(
+            "timeout",
+            format!("{timeout:?}"),
+            "1ms to 30 days",
+        ));
     }
     Ok(whole_ms(timeout))
 }
@@ -69,9 +73,11 @@ pub(super) fn check_backoff(backoff: Backoff) -> Result<Backoff, ConfigError> {
     match backoff {
         Backoff::Curve => Ok(Backoff::Curve),
         Backoff::Fixed(wait) if wait <= MAX_BACKOFF => Ok(Backoff::Fixed(whole_ms(wait))),
-        Backoff::Fixed(wait) => {
-            Err(ConfigError::new("backoff", format!("{wait:?}"), "0 to 24 hours"))
-        }
+        Backoff::Fixed(wait) => Err(ConfigError::new(
+            "backoff",
+            format!("{wait:?}"),
+            "0 to 24 hours",
+        )),
         Backoff::Exponential { initial, max } => {
             let least = Duration::from_millis(1);
             if initial < least || max < initial || max > MAX_BACKOFF {
@@ -121,8 +127,9 @@ pub(super) fn check_header_bytes(bytes: usize) -> Result<(), ConfigError> {
 }
 
 fn check_deadline(deadline: SystemTime) -> Result<Millis, ConfigError> {
-    wall_millis(deadline)
-        .ok_or_else(|| ConfigError::new("deadline", from_1970(deadline), "a time from 1970 to 9999"))
+    wall_millis(deadline).ok_or_else(|| {
+        ConfigError::new("deadline", from_1970(deadline), "a time from 1970 to 9999")
+    })
 }
 
 fn check_start(start: StartAt, now_wall: SystemTime) -> Result<(), ConfigError> {
@@ -150,4 +157,100 @@ fn from_1970(time: SystemTime) -> String {
 
 fn whole_ms(duration: Duration) -> Duration {
     Duration::from_millis(duration_ms(duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn error(options: &TaskOptions) -> String {
+        resolve(options, NOW).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn nothing_asked_for_is_no_part() {
+        assert_eq!(resolve(&TaskOptions::default(), NOW).unwrap(), Parts::default());
+    }
+
+    #[test]
+    fn everything_asked_for_is_taken_over() {
+        let options = TaskOptions::default()
+            .max_retries(MAX_RETRIES)
+            .timeout(MAX_TIMEOUT)
+            .delay(MAX_DELAY)
+            .deadline(NOW + Duration::from_micros(1_500))
+            .backoff(Backoff::Fixed(MAX_BACKOFF))
+            .header("traceparent", "00-x");
+        let parts = resolve(&options, NOW).unwrap();
+        assert_eq!(parts.max_retries, Some(1_000));
+        assert_eq!(parts.timeout, Some(MAX_TIMEOUT));
+        assert_eq!(parts.deadline, Some(Millis(2)), "rounded up");
+        assert_eq!(parts.backoff, Some(Backoff::Fixed(MAX_BACKOFF)));
+        assert_eq!(parts.headers["traceparent"], "00-x");
+    }
+
+    #[test]
+    fn parts_of_a_millisecond_are_rounded_up() {
+        let odd = Duration::from_nanos(1_000_001);
+        let options = TaskOptions::default().timeout(odd).backoff(Backoff::Exponential {
+            initial: odd,
+            max: odd,
+        });
+        let parts = resolve(&options, NOW).unwrap();
+        let two = Duration::from_millis(2);
+        assert_eq!(parts.timeout, Some(two));
+        assert_eq!(parts.backoff, Some(Backoff::Exponential { initial: two, max: two }));
+    }
+
+    #[test]
+    fn errors_name_the_value_and_the_limit() {
+        let base = TaskOptions::default;
+        let day = Duration::from_secs(DAY);
+        for (options, text) in [
+            (base().max_retries(1_001), "max_retries is 1001, but must be 0 to 1000"),
+            (base().timeout(Duration::ZERO), "timeout is 0ns, but must be 1ms to 30 days"),
+            (base().timeout(day * 31), "timeout is 2678400s, but must be 1ms to 30 days"),
+            (base().delay(day * 4_000), "delay is 345600000s, but must be at most 10 years ahead"),
+            (base().delay(Duration::MAX), "but must be at most 10 years ahead"),
+            (base().at(NOW + day * 4_000), "at is 345600000s after 1970, but must be at most"),
+            (
+                base().deadline(NOW - Duration::from_secs(5)),
+                "deadline is 5s before 1970, but must be a time from 1970 to 9999",
+            ),
+            (base().deadline(NOW + day * 4_000_000), "but must be a time from 1970 to 9999"),
+            (base().backoff(Backoff::Fixed(day * 2)), "backoff is 172800s, but must be 0 to 24 hours"),
+            (base().header("a", "x\r\ny"), r#"header is "a: x\r\ny", but must be a name and a value"#),
+            (base().header("", "x"), "without control characters"),
+            (base().header("a", "x".repeat(8_192)), "8193 bytes, but must be at most 8192 bytes"),
+        ] {
+            let error = error(&options);
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn backoffs_that_cannot_double_are_refused() {
+        let [zero, one, two] = [0, 1, 2].map(Duration::from_secs);
+        for (initial, max) in [(zero, one), (two, one), (one, MAX_BACKOFF + one), (one, Duration::MAX)] {
+            let options = TaskOptions::default().backoff(Backoff::Exponential { initial, max });
+            assert!(error(&options).starts_with("backoff is "), "{initial:?} {max:?}");
+        }
+    }
+
+    #[test]
+    fn a_start_in_the_past_is_now() {
+        let options = TaskOptions::default().at(NOW - Duration::from_secs(9));
+        assert!(resolve(&options, NOW).is_ok());
+    }
+
+    #[test]
+    fn wall_times_before_1970_and_after_9999_are_none() {
+        assert_eq!(wall_millis(NOW), Some(Millis(0)));
+        assert_eq!(wall_millis(NOW - Duration::from_nanos(1)), None);
+        let last = Duration::from_millis(MAX_TIME.0);
+        assert_eq!(wall_millis(NOW + last), Some(MAX_TIME));
+        assert_eq!(wall_millis(NOW + last + Duration::from_nanos(1)), None);
+    }
 }

@@ -31,15 +31,27 @@ pub(crate) struct Notice {
 /// How a task ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    Succeeded { codec: Codec, output: Bytes },
+    Succeeded {
+        codec: Codec,
+        output: Bytes,
+    },
     /// The last error: encoded for a reader that knows its type, and as text.
-    Failed { codec: Codec, error: Bytes, text: String },
+    Failed {
+        codec: Codec,
+        error: Bytes,
+        text: String,
+    },
     Panicked(String),
     TimedOut(Duration),
-    Poison { crashes: u32 },
+    Poison {
+        crashes: u32,
+    },
     NoHandler(String),
     Undecodable(String),
-    OutputTooLarge { bytes: usize, limit: usize },
+    OutputTooLarge {
+        bytes: usize,
+        limit: usize,
+    },
     /// By a person.
     Archived,
     Cancelled,
@@ -179,7 +191,9 @@ pub(crate) fn cut_text(text: &str, limit: usize) -> &str {
 fn read_version(reader: &mut Reader<'_>) -> Result<u8, EnvelopeError> {
     match u8::try_from(reader.uint("version", u64::from(u8::MAX))?) {
         Ok(version @ 1..) => Ok(version),
-        _ => Err(EnvelopeError::malformed("version is 0, but must be 1 to 255")),
+        _ => Err(EnvelopeError::malformed(
+            "version is 0, but must be 1 to 255",
+        )),
     }
 }
 
@@ -211,7 +225,10 @@ fn read_ending(reader: &mut Reader<'_>, bytes: &Bytes) -> Result<Ending, Envelop
         "discarded" => Ending::Discarded(read_text(reader)?),
         "deleted" => Ending::Deleted,
         other => {
-            return Err(EnvelopeError::malformed(format!("ending \"{}\" is not known", shown(other))));
+            return Err(EnvelopeError::malformed(format!(
+                "ending \"{}\" is not known",
+                shown(other)
+            )));
         }
     })
 }

@@ -58,7 +58,11 @@ impl Parts {
             .iter()
             .map(|(name, value)| name.len() + value.len() + 6)
             .sum();
-        let known = if self.known_count() == 0 { 1 } else { 64 + headers };
+        let known = if self.known_count() == 0 {
+            1
+        } else {
+            64 + headers
+        };
         known + self.foreign.parts.len() + self.foreign.elements.len()
     }
 

@@ -123,7 +123,7 @@ impl Envelope {
     }
 
     /// At least as many bytes as the envelope needs.
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         let id = if self.id.as_uuid().is_some() { 18 } else { MAX_NAME_BYTES };
         let client = self.client.as_ref().map_or(0, |client| client.as_str().len());
         FIXED_BYTES + id + self.name.len() + client + self.payload.len() + self.parts.size()

@@ -118,7 +118,10 @@ impl<'a> Reader<'a> {
     /// The next value is binary, not text.
     pub(super) fn is_binary(&self) -> bool {
         self.all.get(self.at).is_some_and(|byte| {
-            matches!(Marker::from_u8(*byte), Marker::Bin8 | Marker::Bin16 | Marker::Bin32)
+            matches!(
+                Marker::from_u8(*byte),
+                Marker::Bin8 | Marker::Bin16 | Marker::Bin32
+            )
         })
     }
 
@@ -167,7 +170,9 @@ impl<'a> Reader<'a> {
             Marker::FixMap(len) => return Ok(Some(2 * u64::from(len))),
             Marker::Map16 => return Ok(Some(2 * u64::from(self.u16(what)?))),
             Marker::Map32 => return Ok(Some(2 * u64::from(self.u32(what)?))),
-            Marker::Null | Marker::True | Marker::False | Marker::FixPos(_) | Marker::FixNeg(_) => 0,
+            Marker::Null | Marker::True | Marker::False | Marker::FixPos(_) | Marker::FixNeg(_) => {
+                0
+            }
             Marker::U8 | Marker::I8 => 1,
             Marker::U16 | Marker::I16 => 2,
             Marker::U32 | Marker::I32 | Marker::F32 => 4,

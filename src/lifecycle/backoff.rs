@@ -10,7 +10,11 @@ use crate::options::{Backoff, MAX_BACKOFF};
 ///
 /// `jitter` is from 0 to 1; never more than 24 hours, and never an overflow, whatever is given.
 pub(crate) fn backoff_delay(backoff: Backoff, failed_attempts: u32, jitter: f64) -> Duration {
-    let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
+    let jitter = if jitter.is_finite() {
+        jitter.clamp(0.0, 1.0)
+    } else {
+        0.0
+    };
     let retried = failed_attempts.saturating_sub(1);
     let wait = match backoff {
         Backoff::Curve => curve(retried, jitter),

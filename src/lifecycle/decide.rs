@@ -15,7 +15,9 @@ use crate::task::Retry;
 pub(crate) enum Run {
     Succeeded,
     /// The handler's error, and what it says about a retry.
-    Failed { retry: Retry },
+    Failed {
+        retry: Retry,
+    },
     Panicked,
     TimedOut,
     Undecodable,
@@ -37,9 +39,14 @@ pub(crate) enum Next {
     /// It succeeded.
     Settle,
     /// It runs again after `delay`, with `attempt` failures counted.
-    Retry { delay: Duration, attempt: u32 },
+    Retry {
+        delay: Duration,
+        attempt: u32,
+    },
     /// It runs again after `delay`; nothing is counted.
-    Snooze { delay: Duration },
+    Snooze {
+        delay: Duration,
+    },
     Archive,
     Cancel,
     Expire,
@@ -69,18 +76,38 @@ pub(crate) fn decide(
         let attempt = attempt.saturating_add(1);
         let delay = wait.unwrap_or_else(|| backoff_delay(backoff, attempt, jitter));
         let delay = delay.min(MAX_DELAY);
-        if too_late(delay) { Next::Expire } else { Next::Retry { delay, attempt } }
+        if too_late(delay) {
+            Next::Expire
+        } else {
+            Next::Retry { delay, attempt }
+        }
     };
     match *run {
         Run::Succeeded => Next::Settle,
-        Run::Failed { retry: Retry::ByPolicy } | Run::Panicked | Run::TimedOut => failed(None),
-        Run::Failed { retry: Retry::After(wait) } => failed(Some(wait)),
-        Run::Failed { retry: Retry::Snooze(wait) } => {
-            let delay = wait.min(MAX_DELAY);
-            if too_late(delay) { Next::Expire } else { Next::Snooze { delay } }
+        Run::Failed {
+            retry: Retry::ByPolicy,
         }
-        Run::Failed { retry: Retry::Discard } => Next::Discard,
-        Run::Failed { retry: Retry::Never }
+        | Run::Panicked
+        | Run::TimedOut => failed(None),
+        Run::Failed {
+            retry: Retry::After(wait),
+        } => failed(Some(wait)),
+        Run::Failed {
+            retry: Retry::Snooze(wait),
+        } => {
+            let delay = wait.min(MAX_DELAY);
+            if too_late(delay) {
+                Next::Expire
+            } else {
+                Next::Snooze { delay }
+            }
+        }
+        Run::Failed {
+            retry: Retry::Discard,
+        } => Next::Discard,
+        Run::Failed {
+            retry: Retry::Never,
+        }
         | Run::Undecodable
         | Run::OutputTooLarge
         | Run::Poison

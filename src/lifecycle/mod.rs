@@ -8,6 +8,8 @@
 
 mod backoff;
 mod decide;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use backoff::backoff_delay;
 pub(crate) use decide::{Next, Run, decide};

@@ -13,18 +13,74 @@
 //! | `subscriber` | a connection that listens to channels |
 //! | `reply` `class` | what came back, and what can be done about an error |
 //! | `script` `keys` | the Lua scripts and the names of keys |
+//! | `lease` `record` | what a delivery is; what is stored of a task outside the stream |
+//! | `ensure` … | one call each, named like its script |
 
+pub(crate) mod begin;
 pub(crate) mod blocking;
 pub(crate) mod class;
 pub(crate) mod conn;
+pub(crate) mod ensure;
+pub(crate) mod fail;
 pub(crate) mod keys;
+pub(crate) mod lease;
 mod link;
+pub(crate) mod own_pending;
+pub(crate) mod park;
+pub(crate) mod reclaim;
+pub(crate) mod record;
+pub(crate) mod release;
+pub(crate) mod renew;
 pub(crate) mod reply;
 pub(crate) mod script;
+pub(crate) mod server_leave;
+pub(crate) mod settle;
 pub(crate) mod subscriber;
+pub(crate) mod take_released;
+pub(crate) mod unpark;
+pub(crate) mod upkeep_lock;
 pub(crate) mod url;
 
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
 mod tests_server;
+
+use std::sync::Arc;
+
+pub(crate) use ensure::Ensured;
+pub(crate) use fail::{Fail, Failed, Verdict};
+pub(crate) use lease::{Delivery, Lease};
+pub(crate) use park::Parking;
+pub(crate) use reclaim::{ReclaimCursor, ReclaimTimes, Reclaimed};
+pub(crate) use record::Record;
+pub(crate) use renew::{RenewTimes, Renewed};
+pub(crate) use settle::{Settled, Success};
+pub(crate) use upkeep_lock::Upkeep;
+
+use crate::id::Prefix;
+
+/// The calls of scripts: one method per file, below one prefix, over one shared connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    conn: conn::Conn,
+    keys: Arc<keys::Keys>,
+}
+
+impl Store {
+    pub(crate) fn new(conn: conn::Conn, prefix: Prefix) -> Self {
+        Self { conn, keys: Arc::new(keys::Keys::new(prefix)) }
+    }
+
+    pub(crate) const fn conn(&self) -> &conn::Conn {
+        &self.conn
+    }
+
+    pub(crate) fn keys(&self) -> &keys::Keys {
+        &self.keys
+    }
+
+    pub(crate) fn prefix(&self) -> &Prefix {
+        self.keys.prefix()
+    }
+}
