@@ -3,9 +3,11 @@
 // The derive names this crate from outside; inside, its tests need the same name.
 extern crate self as streamfleet;
 
+mod client;
 mod envelope;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod options;
 mod server;
@@ -15,6 +17,10 @@ mod task;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 
+pub use client::{
+    Awaited, CancelOutcome, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten,
+    TaskHandle, TaskStatus,
+};
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
     InvalidName, ResultError, ServerError,
@@ -22,6 +28,7 @@ pub use error::{
 pub use id::{
     ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId,
 };
+pub use inspect::{Inspector, Page, PauseInfo, QueueCounts, TaskInfo, TaskPage};
 pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,

@@ -12,7 +12,8 @@ use super::shared::Owner;
 use crate::error::ConnectError;
 use crate::id::{ClientId, Prefix};
 use crate::inspect::Inspector;
-use crate::store::{RedisUrl, Store};
+use crate::store::Store;
+use crate::store::url::RedisUrl;
 use crate::task::Task;
 
 /// Enqueues tasks and awaits their results.

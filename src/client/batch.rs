@@ -10,12 +10,9 @@ use tokio::time::Instant;
 
 use crate::error::{BackendError, EnqueueError};
 use crate::id::{EntryId, TaskId};
-use crate::store::{NewTask, Stored};
+use crate::store::enqueue::{Enqueued, NewTask};
 
-/// The most tasks of one script call.
-pub(super) const MAX_TASKS: usize = 100;
-/// The most envelope bytes of one script call, unless a single task has more.
-pub(super) const MAX_BYTES: usize = 256 * 1024;
+pub(super) use crate::store::enqueue::{MAX_BATCH_BYTES as MAX_BYTES, MAX_BATCH_TASKS as MAX_TASKS};
 
 /// Why the tasks of a parcel were not confirmed.
 #[derive(Clone, Debug)]
@@ -139,8 +136,8 @@ impl Batch {
     }
 
     /// Redis has all of it.
-    pub(super) fn answer_stored(self, stored: &Stored) {
-        let mut entries = stored.entries(self.tasks.len());
+    pub(super) fn answer_stored(self, first: Option<EntryId>, scheduled: &[usize]) {
+        let mut entries = Enqueued::entries(first, scheduled, self.tasks.len()).into_iter();
         for sender in self.senders {
             let placed = if sender.one {
                 Placed::One(entries.next().flatten())
@@ -225,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::error::BackendKind;
-    use crate::store::Start;
+    use crate::store::enqueue::Start;
 
     fn task(bytes: usize) -> NewTask {
         NewTask {

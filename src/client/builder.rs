@@ -15,7 +15,9 @@ use super::shared::{Owner, Shared};
 use crate::error::{ConfigError, ConnectError};
 use crate::id::{ClientId, Prefix};
 use crate::options::DEFAULT_MAX_PAYLOAD_BYTES;
-use crate::store::{Conn, ConnOptions, RedisUrl, Store, info_field};
+use crate::store::Store;
+use crate::store::conn::{Conn, Options as ConnOptions, info_field};
+use crate::store::url::RedisUrl;
 
 /// The oldest Redis that has all we need: functions of streams, and `#!lua` flags.
 const OLDEST_REDIS: (u32, u32) = (7, 0);
@@ -142,12 +144,13 @@ impl ClientBuilder {
             ..self.settings
         };
         settings.check()?;
-        let url: RedisUrl = RedisUrl::parse(&self.url)?;
+        let url: RedisUrl = self.url.parse()?;
         let random = Uuid::new_v4();
         let id = ClientId::from_random(random);
+        let command_timeout = settings.command_timeout;
         let options = |role: &str| ConnOptions {
             url: url.clone(),
-            command_timeout: settings.command_timeout,
+            command_timeout,
             name: format!("streamfleet-{role}-{id}"),
         };
         let conn = Conn::connect(&options("client")).await?;

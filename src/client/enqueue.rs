@@ -42,11 +42,11 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    fn change(&mut self, change: impl FnOnce(TaskOptions) -> TaskOptions) {
+    pub(super) fn change(&mut self, change: impl FnOnce(TaskOptions) -> TaskOptions) {
         self.options = change(std::mem::take(&mut self.options));
     }
 
-    fn queue(&mut self, name: &str) {
+    pub(super) fn queue(&mut self, name: &str) {
         match QueueName::new(name) {
             Ok(queue) => self.change(|options| options.queue(queue)),
             Err(error) => _ = self.refused.get_or_insert(error.into()),

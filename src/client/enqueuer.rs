@@ -17,8 +17,8 @@ use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
 use crate::envelope::{Envelope, Limits};
 use crate::error::{BackendError, BackendKind};
-use crate::id::ClientId;
-use crate::store::{self, Enqueued};
+use crate::id::{ClientId, EntryId};
+use crate::store::enqueue::{self, Enqueued};
 
 /// How often a batch is tried under a new client id.
 const MAX_RENAMES: u32 = 3;
@@ -46,7 +46,10 @@ struct Flight {
 }
 
 enum Step {
-    Stored(store::Stored),
+    Stored {
+        first: Option<EntryId>,
+        scheduled: Vec<usize>,
+    },
     Refused(Refusal),
     Again(BackendError),
 }
@@ -134,8 +137,8 @@ impl Enqueuer {
         let mut flight = self.new_flight();
         loop {
             let error = match self.attempt(&mut batch, &mut flight).await {
-                Step::Stored(stored) => {
-                    batch.answer_stored(&stored);
+                Step::Stored { first, scheduled } => {
+                    batch.answer_stored(first, &scheduled);
                     break;
                 }
                 Step::Refused(refusal) => {
@@ -178,9 +181,14 @@ impl Enqueuer {
             };
         }
         match self.send(batch, flight).await {
-            Ok(Enqueued::Stored(stored)) => {
-                self.lane.note_epoch(&stored.epoch);
-                Step::Stored(stored)
+            Ok(Enqueued::Stored {
+                first_entry: first,
+                scheduled,
+                epoch,
+                ..
+            }) => {
+                self.lane.note_epoch(&epoch);
+                Step::Stored { first, scheduled }
             }
             Ok(Enqueued::Unknown { epoch }) => {
                 self.lane.note_epoch(&epoch);
@@ -199,7 +207,7 @@ impl Enqueuer {
 
     async fn send(&self, batch: &Batch, flight: &Flight) -> Result<Enqueued, BackendError> {
         let client = self.lane.client();
-        let stored = store::Batch {
+        let stored = enqueue::Batch {
             client: &client,
             number: flight.number,
             repeat: flight.ambiguous,

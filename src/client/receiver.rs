@@ -18,7 +18,9 @@ use super::waiter::Outcome;
 use crate::envelope::Notice;
 use crate::error::{BackendError, BackendKind};
 use crate::id::{EntryId, QueueName};
-use crate::store::{BlockingConn, FIELD_NOTICE, RawEntry};
+use crate::store::blocking::BlockingConn;
+use crate::store::keys::FIELD_NOTICE;
+use crate::store::reply::RawEntry;
 
 /// The most notices of one queue in one read.
 const PAGE: usize = 1_000;

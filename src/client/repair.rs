@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::decode::archived;
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
 use super::waiter::{Outcome, Waiter};
 use crate::error::BackendError;
 use crate::id::EntryId;
 use crate::state::TaskState;
-use crate::store::{Found, Wanted};
+use crate::store::look_up::{Found, Wanted};
 
 /// The most waiters of one look-up.
 const PAGE: usize = 100;
@@ -88,7 +87,7 @@ async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
         let verdicts: Vec<(&Arc<Waiter>, Outcome)> = waiters
             .iter()
             .zip(seen.found)
-            .filter_map(|(waiter, found)| Some((waiter, verdict(waiter, found)?)))
+            .filter_map(|(waiter, found)| Some((waiter, verdict(found)?)))
             .collect();
         if verdicts.is_empty() {
             continue;
@@ -109,11 +108,18 @@ async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
 }
 
 /// What a look-up says about a waiter; none if its task still exists.
-fn verdict(waiter: &Waiter, found: Found) -> Option<Outcome> {
+fn verdict(found: Found) -> Option<Outcome> {
     match found {
         Found::Gone => Some(Outcome::Lost),
-        Found::At(at) if at.state == TaskState::Archived => Some(archived(waiter, at)),
-        Found::At(_) => None,
+        Found::At {
+            state: TaskState::Archived,
+            error,
+            ..
+        } => {
+            let (reason, text) = error.unwrap_or_default();
+            Some(Outcome::Archived { reason, text })
+        }
+        Found::At { .. } => None,
     }
 }
 

@@ -25,7 +25,8 @@ use super::waiter::Outcome;
 use super::{heartbeat, receiver, repair};
 use crate::error::BackendError;
 use crate::id::{ClientId, QueueName};
-use crate::store::{ConnOptions, Store};
+use crate::store::Store;
+use crate::store::conn::Options as ConnOptions;
 
 /// The first pause after an error; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

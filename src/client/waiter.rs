@@ -19,8 +19,8 @@ use crate::id::{EntryId, Millis, TaskId};
 pub(super) enum Outcome {
     /// The task ended, and this is how.
     Ended(Ending),
-    /// The task failed; its error is known as text only.
-    FailedText(String),
+    /// The task is archived; its record tells this much.
+    Archived { reason: String, text: String },
     /// The task is gone and nobody knows how it ended.
     Lost,
     /// The client was closed first.
@@ -45,6 +45,23 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
+    fn new(id: TaskId, deadline: Option<Millis>, timeout: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            deadline,
+            timeout,
+            tickets: AtomicUsize::new(1),
+            stored: OnceLock::new(),
+            outcome: OnceLock::new(),
+            arrived: Notify::new(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test(timeout: Duration) -> Arc<Self> {
+        Self::new(TaskId::from_uuid(uuid::Uuid::nil()), None, timeout)
+    }
+
     pub(super) fn stored(&self) -> Option<Option<EntryId>> {
         self.stored.get().copied()
     }
@@ -89,15 +106,7 @@ impl Ticket {
         deadline: Option<Millis>,
         timeout: Duration,
     ) -> Self {
-        let waiter = Arc::new(Waiter {
-            id,
-            deadline,
-            timeout,
-            tickets: AtomicUsize::new(1),
-            stored: OnceLock::new(),
-            outcome: OnceLock::new(),
-            arrived: Notify::new(),
-        });
+        let waiter = Waiter::new(id, deadline, timeout);
         lane.insert(Arc::clone(&waiter));
         Self {
             lane: Arc::clone(lane),
