@@ -59,6 +59,8 @@ elseif state == 'parked' then
   local set = KEYS[10] .. ':' .. name
   redis.call('ZREM', set, id)
   if redis.call('EXISTS', set) == 0 then redis.call('SREM', KEYS[10], name) end
+  -- It was parked under its name, or under name@version.
+  record.n = name:match('^[^@]*')
 else
   -- It has had its outcome: it can only be deleted, and nobody is told a second one.
   if how ~= 'deleted' then return {'gone'} end

@@ -27,6 +27,8 @@ elseif state == 'parked' then
   local set = KEYS[6] .. ':' .. name
   redis.call('ZREM', set, id)
   if redis.call('EXISTS', set) == 0 then redis.call('SREM', KEYS[6], name) end
+  -- It was parked under its name, or under name@version.
+  record.n = name:match('^[^@]*')
 else
   return {'state', state}
 end
@@ -34,5 +36,6 @@ record.s, record.d, record.p = 'pending', nil, nil
 local entry = redis.call('XADD', KEYS[1], '*', 'r', record.e)
 record.i = entry
 if record.c then redis.call('HSET', KEYS[7], entry, record.c) end
+record.c = nil
 record_set(KEYS[2], id, record)
 return {'moved', entry}
