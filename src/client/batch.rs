@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{BackendError, EnqueueError};
 use crate::id::{EntryId, TaskId};
-use crate::store::enqueue::{Enqueued, NewTask};
+use crate::store::{Enqueued, NewTask};
 
 pub(super) use crate::store::enqueue::{MAX_BATCH_BYTES as MAX_BYTES, MAX_BATCH_TASKS as MAX_TASKS};
 
@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::error::BackendKind;
-    use crate::store::enqueue::Start;
+    use crate::store::Start;
 
     fn task(bytes: usize) -> NewTask {
         NewTask {

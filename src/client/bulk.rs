@@ -23,7 +23,7 @@ use super::waiter::Ticket;
 use crate::error::EnqueueError;
 use crate::id::TaskId;
 use crate::options::{Backoff, Codec};
-use crate::store::enqueue::NewTask;
+use crate::store::NewTask;
 use crate::task::Task;
 
 /// How many of its own parts a bulk has in the buffer at a time.

@@ -18,7 +18,7 @@ use super::shared::{Shared, retry_pause};
 use crate::envelope::{Envelope, Limits};
 use crate::error::{BackendError, BackendKind};
 use crate::id::{ClientId, EntryId};
-use crate::store::enqueue::{self, Enqueued};
+use crate::store::{self, Enqueued};
 
 /// How often a batch is tried under a new client id.
 const MAX_RENAMES: u32 = 3;
@@ -207,7 +207,7 @@ impl Enqueuer {
 
     async fn send(&self, batch: &Batch, flight: &Flight) -> Result<Enqueued, BackendError> {
         let client = self.lane.client();
-        let stored = enqueue::Batch {
+        let stored = store::Batch {
             client: &client,
             number: flight.number,
             repeat: flight.ambiguous,

@@ -15,8 +15,7 @@ use crate::envelope::{Ending, Notice};
 use crate::error::{InspectError, ResultError};
 use crate::id::{ConsumerId, EntryId, Millis, QueueName, TaskId};
 use crate::state::TaskState;
-use crate::store::end_task::{EndReply, Ended};
-use crate::store::look_up::{Found, Wanted};
+use crate::store::{EndReply, Ended, Found, Wanted};
 use crate::task::Task;
 
 /// From which time without a sign the owner of a running task counts as dead to whoever cancels

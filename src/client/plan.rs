@@ -14,7 +14,7 @@ use crate::envelope::{Envelope, Parts, encode_payload, resolve, wall_millis};
 use crate::error::EnqueueError;
 use crate::id::{ClientId, Millis, check_name};
 use crate::options::{Codec, DEFAULT_TIMEOUT, StartAt, TaskOptions};
-use crate::store::enqueue::{NewTask, Start};
+use crate::store::{NewTask, Start};
 use crate::task::Task;
 
 /// What all tasks of one enqueue share.

@@ -16,7 +16,7 @@ use super::waiter::{Outcome, Waiter};
 use crate::error::BackendError;
 use crate::id::EntryId;
 use crate::state::TaskState;
-use crate::store::look_up::{Found, Wanted};
+use crate::store::{Found, Wanted};
 
 /// The most waiters of one look-up.
 const PAGE: usize = 100;

@@ -8,7 +8,7 @@ use super::task::TaskInfo;
 use crate::error::{InspectError, shown};
 use crate::id::{QueueName, TaskId};
 use crate::state::TaskState;
-use crate::store::page::{Listed, PageCursor, PageOf};
+use crate::store::{Listed, PageCursor, PageOf};
 
 /// Which tasks of a list to show.
 ///

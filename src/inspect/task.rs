@@ -14,11 +14,7 @@ use crate::error::InspectError;
 use crate::id::{ClientId, ConsumerId, EntryId, Millis, QueueName, TaskId};
 use crate::options::Codec;
 use crate::state::TaskState;
-use crate::store::end_task::{EndReply, Ended};
-use crate::store::find::Scanned;
-use crate::store::look_up::{Found, Wanted};
-use crate::store::record::Record;
-use crate::store::run_now::RunNow;
+use crate::store::{EndReply, Ended, Found, Record, RunNow, Scanned, Wanted};
 
 /// The reason word of what a person archived.
 const OPERATOR: &str = "operator";
