@@ -7,6 +7,7 @@ mod client;
 mod envelope;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod options;
 mod server;
@@ -17,7 +18,10 @@ mod task;
 pub mod testing;
 mod upkeep;
 
-pub use client::{Client, Enqueue};
+pub use client::{
+    Awaited, CancelOutcome, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten,
+    TaskHandle, TaskStatus,
+};
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
     InvalidName, ResultError, ServerError,
@@ -25,6 +29,7 @@ pub use error::{
 pub use id::{
     ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId,
 };
+pub use inspect::{Inspector, Page, PauseInfo, QueueCounts, TaskInfo, TaskPage};
 pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,

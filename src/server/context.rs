@@ -154,7 +154,7 @@ impl<S> Context<S> {
     /// }
     /// ```
     pub fn enqueue<T: Task>(&self, task: T) -> Enqueue<T> {
-        Enqueue::of(self.run.client.clone(), task)
+        Enqueue::new(self.run.client.clone(), task)
     }
 }
 

@@ -67,7 +67,7 @@ struct Running {
 async fn start(server: Server) -> Result<Running, ServerError> {
     let options = |role: &str| ConnOptions {
         url: server.client.url().clone(),
-        command_timeout: server.client.command_timeout(),
+        command_timeout: server.client.settings().command_timeout,
         name: format!("streamfleet-{role}-{}", server.me),
     };
     let conn = Conn::connect(&options("server")).await?;

