@@ -136,7 +136,9 @@ impl ConsumerId {
     /// A consumer name from a label and 64 random bits. A long label is cut so that the whole fits.
     pub(crate) fn from_random(label: &str, random: u64) -> Self {
         let cut = label.len().min(MAX_NAME_BYTES - 17);
-        Self(Arc::from(format!("{}-{random:016x}", &label[..cut]).as_str()))
+        Self(Arc::from(
+            format!("{}-{random:016x}", &label[..cut]).as_str(),
+        ))
     }
 }
 
@@ -331,7 +333,16 @@ mod tests {
 
     #[test]
     fn names_outside_the_alphabet_are_refused() {
-        for bad in ["", "*", "a}:{b", "receiver:x", "a b", "a\n", "é", &"x".repeat(129)] {
+        for bad in [
+            "",
+            "*",
+            "a}:{b",
+            "receiver:x",
+            "a b",
+            "a\n",
+            "é",
+            &"x".repeat(129),
+        ] {
             assert!(QueueName::new(bad).is_err(), "{bad:?} was taken");
         }
         assert!(QueueName::new("x".repeat(128)).is_ok());
@@ -346,7 +357,16 @@ mod tests {
 
     #[test]
     fn entry_ids_that_are_not_two_numbers_are_refused() {
-        for bad in ["", "-", "1-", "-1", "1", "1-x", "1--1", "18446744073709551616-0"] {
+        for bad in [
+            "",
+            "-",
+            "1-",
+            "-1",
+            "1",
+            "1-x",
+            "1--1",
+            "18446744073709551616-0",
+        ] {
             assert!(bad.parse::<EntryId>().is_err(), "{bad:?} was taken");
         }
     }

@@ -1,9 +1,16 @@
 //! A distributed work queue on Redis Streams: typed tasks, awaited results, no lost work.
 
+// The derive names this crate from outside; inside, its tests need the same name.
+extern crate self as streamfleet;
+
+mod envelope;
 mod error;
 mod id;
+mod lifecycle;
 mod options;
+mod server;
 mod state;
+mod store;
 mod task;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
@@ -12,10 +19,22 @@ pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
     InvalidName, ResultError, ServerError,
 };
-pub use id::{ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId};
+pub use id::{
+    ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId,
+};
 pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
+pub use server::{Context, Handler, ServerBuilder};
 pub use state::TaskState;
+#[cfg(feature = "macros")]
+pub use streamfleet_macros::Task;
 pub use task::{Failure, Retry, Task, TaskError};
+
+/// Names for the expansion of the derive; not part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::Serialize;
+    pub use serde::de::DeserializeOwned;
+}

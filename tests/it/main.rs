@@ -1,4 +1,4 @@
-//! The one integration binary: real servers, no mocks.
+//! The tests that look at the library from outside, in one binary: real servers, no mocks.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,5 +8,10 @@
     reason = "the failure of a test is a panic, with what its children said"
 )]
 
+mod derive;
+mod layers;
+mod source;
 mod support;
 mod testing;
+mod tidy;
+mod ui;

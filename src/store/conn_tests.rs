@@ -1,0 +1,1 @@
+//! The connections against a real server.

@@ -1,0 +1,211 @@
+//! The names of all keys and channels.
+//!
+//! Layer 2, used by the calls of scripts and commands. A key is `<prefix>:{<queue>}:<kind>`; the
+//! braces are literal, so everything of one queue is in one slot of a cluster. Names are checked
+//! before they come here, so nothing needs to be escaped.
+
+use bytes::Bytes;
+
+use crate::id::{ClientId, ConsumerId, Prefix, QueueName};
+
+/// The consumer group of every task stream.
+pub(crate) const GROUP: &str = "servers";
+/// The consumer that holds what servers gave back.
+pub(crate) const RELEASED: &str = "~released";
+/// The field of a plain task in its stream.
+pub(crate) const FIELD_PLAIN: &str = "t";
+/// The field of a task that has a record.
+pub(crate) const FIELD_RECORD: &str = "r";
+/// The field of a receiver's entry.
+pub(crate) const FIELD_NOTICE: &str = "o";
+
+/// Names the keys below one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: Prefix,
+}
+
+impl Keys {
+    pub(crate) const fn new(prefix: Prefix) -> Self {
+        Self { prefix }
+    }
+
+    pub(crate) const fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// The keys of one queue.
+    pub(crate) fn queue(&self, queue: &QueueName) -> QueueKeys {
+        QueueKeys::new(&format!("{}:{{{queue}}}:", self.prefix))
+    }
+
+    /// Set: the names of all queues.
+    pub(crate) fn queues(&self) -> Bytes {
+        self.global("queues")
+    }
+
+    /// Zset: all running servers.
+    pub(crate) fn all_servers(&self) -> Bytes {
+        self.global("servers")
+    }
+
+    /// String with a time to live: what one server says about itself.
+    pub(crate) fn server_info(&self, server: &ConsumerId) -> Bytes {
+        self.global(&format!("server:{server}"))
+    }
+
+    /// Hash: the schedules.
+    pub(crate) fn schedules(&self) -> Bytes {
+        self.global("schedules")
+    }
+
+    fn global(&self, kind: &str) -> Bytes {
+        Bytes::from(format!("{}:{kind}", self.prefix))
+    }
+}
+
+macro_rules! queue_keys {
+    ($($(#[$docs:meta])* $name:ident = $kind:literal;)*) => {
+        /// The keys of one queue, made once; each call clones a reference.
+        #[derive(Clone, Debug)]
+        pub(crate) struct QueueKeys {
+            base: Bytes,
+            $($name: Bytes,)*
+        }
+
+        impl QueueKeys {
+            fn new(base: &str) -> Self {
+                Self {
+                    $($name: Bytes::from(format!(concat!("{}", $kind), base)),)*
+                    base: Bytes::from(base.to_owned()),
+                }
+            }
+
+            $($(#[$docs])* pub(crate) fn $name(&self) -> Bytes {
+                self.$name.clone()
+            })*
+        }
+    };
+}
+
+queue_keys! {
+    /// Stream with group `servers`: pending and active tasks.
+    stream = "s";
+    /// Hash: task id to record.
+    tasks = "tasks";
+    /// Zset by due time.
+    scheduled = "scheduled";
+    /// Zset by due time.
+    retry = "retry";
+    /// Zset by the time of archiving.
+    archived = "archived";
+    /// Zset by the end of retention.
+    completed = "completed";
+    /// Set of task names that a server did not know.
+    unknown = "unknown";
+    /// Zset of groups by their next check.
+    groups = "groups";
+    /// Zset: client id to last sign of life.
+    clients = "clients";
+    /// Hash: client id to its last batch.
+    producers = "producers";
+    /// Zset: consumer to last renew.
+    servers = "servers";
+    /// Hash: entry id to cancel request.
+    cancel = "cancel";
+    /// Hash: entry id to crashes.
+    crashes = "crashes";
+    /// Hash: epoch, grace, pause, limits.
+    cfg = "cfg";
+    /// Hash: counters since ever.
+    counters = "n";
+    /// Channel of wake-ups (not a key).
+    wake = "wake";
+}
+
+impl QueueKeys {
+    /// `<prefix>:{<queue>}:`, for scripts that name keys of the same slot themselves.
+    pub(crate) fn base(&self) -> Bytes {
+        self.base.clone()
+    }
+
+    /// Zset: parked tasks of a name, by the time they were first seen.
+    pub(crate) fn unknown_name(&self, name: &str) -> Bytes {
+        self.of("unknown:", name)
+    }
+
+    /// String: the unique lock of a digest.
+    pub(crate) fn unique(&self, digest: &str) -> Bytes {
+        self.of("u:", digest)
+    }
+
+    /// Zset: the members of a group.
+    pub(crate) fn group(&self, group: &str) -> Bytes {
+        self.of("g:", group)
+    }
+
+    /// Stream: the receiver of a client.
+    pub(crate) fn receiver(&self, client: &ClientId) -> Bytes {
+        self.of("r:", client.as_str())
+    }
+
+    /// Hash: the counters of an hour, counted from 1970.
+    pub(crate) fn counters_hour(&self, hour: u64) -> Bytes {
+        self.of("n:", &hour.to_string())
+    }
+
+    /// Hash: the counters of a day, counted from 1970.
+    pub(crate) fn counters_day(&self, day: u64) -> Bytes {
+        self.of("n:d:", &day.to_string())
+    }
+
+    fn of(&self, kind: &str, name: &str) -> Bytes {
+        Bytes::from([&self.base, kind.as_bytes(), name.as_bytes()].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_a_queue_is_in_one_slot() {
+        let keys = Keys::new(Prefix::new("p").unwrap());
+        let queue = keys.queue(&QueueName::new("mail").unwrap());
+        let client = ClientId::new("c1").unwrap();
+        let names = [
+            queue.stream(),
+            queue.tasks(),
+            queue.scheduled(),
+            queue.retry(),
+            queue.archived(),
+            queue.completed(),
+            queue.unknown(),
+            queue.unknown_name("a"),
+            queue.groups(),
+            queue.group("g"),
+            queue.clients(),
+            queue.producers(),
+            queue.servers(),
+            queue.cancel(),
+            queue.crashes(),
+            queue.cfg(),
+            queue.counters(),
+            queue.counters_hour(1),
+            queue.counters_day(1),
+            queue.wake(),
+            queue.unique("d"),
+            queue.receiver(&client),
+        ];
+        let slots: std::collections::BTreeSet<u16> = names
+            .iter()
+            .map(|name| fred::util::redis_keyslot(name))
+            .collect();
+        assert_eq!(slots.len(), 1);
+        let unlike: std::collections::BTreeSet<&Bytes> = names.iter().collect();
+        assert_eq!(unlike.len(), names.len());
+        assert_eq!(queue.stream(), "p:{mail}:s");
+        assert_eq!(queue.receiver(&client), "p:{mail}:r:c1");
+        assert_eq!(keys.schedules(), "p:schedules");
+    }
+}

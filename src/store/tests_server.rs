@@ -1,0 +1,1 @@
+//! A private redis-server for the tests of this layer.

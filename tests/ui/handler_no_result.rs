@@ -1,0 +1,20 @@
+use serde::{Deserialize, Serialize};
+use streamfleet::{Context, ServerBuilder, Task};
+
+struct App;
+
+#[derive(Serialize, Deserialize, Task)]
+#[task(name = "resize", output = String)]
+struct Resize {
+    url: String,
+}
+
+async fn resize(_cx: Context<App>, task: Resize) -> String {
+    task.url
+}
+
+fn register(server: ServerBuilder<App>) {
+    let _ = server.on(resize);
+}
+
+fn main() {}

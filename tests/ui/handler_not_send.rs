@@ -1,0 +1,22 @@
+use serde::{Deserialize, Serialize};
+use streamfleet::{Context, Failure, ServerBuilder, Task};
+
+struct App;
+
+#[derive(Serialize, Deserialize, Task)]
+#[task(name = "resize", output = String)]
+struct Resize {
+    url: String,
+}
+
+async fn resize(_cx: Context<App>, task: Resize) -> Result<String, Failure> {
+    let url = std::rc::Rc::new(task.url);
+    std::future::ready(()).await;
+    Ok(url.to_string())
+}
+
+fn register(server: ServerBuilder<App>) {
+    let _ = server.on(resize);
+}
+
+fn main() {}
