@@ -7,7 +7,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `url` | reading and checking the address |
-//! | `link` | one client of fred, its life, its replacement when it is frozen |
+//! | `link` `watcher` `settings` `suspects` | one client of fred, its life, its replacement when it is frozen |
 //! | `conn` | the shared connection for commands and scripts |
 //! | `blocking` | a connection for one blocking reader |
 //! | `subscriber` | a connection that listens to channels |
@@ -21,10 +21,19 @@ pub(crate) mod keys;
 mod link;
 pub(crate) mod reply;
 pub(crate) mod script;
+mod settings;
 pub(crate) mod subscriber;
+mod suspects;
 pub(crate) mod url;
+mod watcher;
 
+#[cfg(test)]
+mod blocking_tests;
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
 mod tests_server;
+#[cfg(test)]
+mod url_tests;
