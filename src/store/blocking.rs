@@ -120,6 +120,21 @@ impl BlockingConn {
         self.guard.close(false).await;
     }
 
+    /// Makes ids on the same server look like connections that were lost.
+    #[cfg(test)]
+    pub(super) fn pretend_old(&self, ids: &[i64]) {
+        let (client, _) = self.guard.client().unwrap();
+        let server = client.connection_ids().into_keys().next().unwrap();
+        for id in ids {
+            let first_name = client.id().to_owned();
+            self.guard.keep_old(OldConnection {
+                server: server.clone(),
+                id: *id,
+                first_name,
+            });
+        }
+    }
+
     async fn send(
         &self,
         name: &'static str,

@@ -77,9 +77,14 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Slot {
     link: Option<Link>,
+    /// What the watching task has to follow next, after somebody replaced the client.
+    next: Option<Followed>,
     /// Rises with each client, so that nobody replaces one twice for the same reason.
     generation: u64,
 }
+
+/// A client, what it tells of its connections, and its router task.
+type Followed = (Client, Events, ConnectHandle);
 
 /// One client of fred. Dropping it ends its router task, and with that its connections.
 struct Link {
@@ -183,10 +188,7 @@ impl Guard {
         let shared = Arc::new(Shared {
             options: options.clone(),
             default_timeout,
-            slot: RwLock::new(Slot {
-                link: None,
-                generation: 0,
-            }),
+            slot: RwLock::default(),
             reconnects: watch::Sender::new(0),
             ids: Mutex::default(),
             requests,
@@ -258,21 +260,25 @@ impl Shared {
         };
         if self.suspects.add(slot, since) >= limit {
             self.suspects.clear(slot);
-            tracing::warn!(connection = %self.options.name, "redis does not answer, connecting anew");
+            self.warn(
+                "redis does not answer, connecting anew",
+                &"no reply in time",
+            );
             self.reconnect(generation);
         }
     }
 
-    /// Throws the client away at once, and with it what is in flight. The new one connects by itself.
+    /// Throws the client away at once, and with it what is in flight. The new one connects by itself
+    /// and takes commands already.
     pub(super) fn replace(&self, generation: u64) {
-        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = slot
-            .link
-            .as_ref()
-            .filter(|link| link.generation == generation)
-        {
-            // The watching task sees the end of the router, and builds the next client.
-            link.router.abort();
+        let mut slot = self.write_slot();
+        if slot.generation != generation || slot.link.is_none() {
+            return;
+        }
+        match self.next_client(&mut slot) {
+            // The watching task sees the end of the old router.
+            Ok(next) => slot.next = Some(next),
+            Err(error) => self.warn("failed to build a redis client", &self.error(&error)),
         }
     }
 
@@ -327,28 +333,33 @@ impl Shared {
         }
     }
 
-    /// Builds the next client, unless the connection was closed. It connects by itself.
-    fn next_client(&self) -> Option<Result<(Client, Events, ConnectHandle), Error>> {
+    /// What to follow next; `None` when the connection was closed.
+    fn followed(&self) -> Option<Result<Followed, Error>> {
         let mut slot = self.write_slot();
-        let old = slot.link.take()?;
-        let client = match build(&self.options, self.default_timeout, false) {
-            Ok(client) => client,
-            Err(error) => {
-                slot.link = Some(old);
-                return Some(Err(error));
-            }
-        };
+        slot.link.as_ref()?;
+        match slot.next.take() {
+            Some(next) => Some(Ok(next)),
+            None => Some(self.next_client(&mut slot)),
+        }
+    }
+
+    /// Puts a new client in the place of the old one.
+    fn next_client(&self, slot: &mut Slot) -> Result<Followed, Error> {
+        let client = build(&self.options, self.default_timeout, false)?;
         let events = client.reconnect_rx();
         let router = client.connect();
         slot.generation += 1;
         let generation = slot.generation;
-        let link = Link {
+        slot.link = Some(Link {
             client: client.clone(),
             generation,
             router: router.abort_handle(),
-        };
-        slot.link = Some(link);
-        Some(Ok((client, events, router)))
+        });
+        Ok((client, events, router))
+    }
+
+    fn warn(&self, what: &str, error: &dyn fmt::Display) {
+        tracing::warn!(connection = %self.options.name, %error, "{what}");
     }
 }
 
@@ -390,15 +401,14 @@ async fn watch_over(
         watch_one(&shared, &client, &mut events, &mut router, &mut requests).await;
         router.abort();
         loop {
-            match shared.next_client() {
+            match shared.followed() {
                 None => return,
                 Some(Ok(next)) => {
                     (client, events, router) = next;
                     break;
                 }
                 Some(Err(error)) => {
-                    let error = shared.error(&error);
-                    tracing::warn!(connection = %shared.options.name, %error, "failed to build a client");
+                    shared.warn("failed to build a redis client", &shared.error(&error));
                     tokio::time::sleep(REBUILD_PAUSE).await;
                 }
             }
@@ -434,14 +444,11 @@ async fn watch_one(
                 established(shared, client).await;
             }
             ended = &mut *router => {
-                let cause = match ended {
-                    Ok(Ok(())) => "it ended".to_owned(),
-                    Ok(Err(error)) => shared.error(&error).to_string(),
-                    Err(_) => "it was replaced".to_owned(),
-                };
-                tracing::warn!(connection = %shared.options.name, %cause, "building a new redis client");
-                // A router that ends at once, for a reason that stays, must not spin.
-                tokio::time::sleep(REBUILD_PAUSE.saturating_sub(born.elapsed())).await;
+                if let Ok(Err(error)) = ended {
+                    shared.warn("the redis client ended, building a new one", &shared.error(&error));
+                    // One that ends at once, for a reason that stays, must not spin.
+                    tokio::time::sleep(REBUILD_PAUSE.saturating_sub(born.elapsed())).await;
+                }
                 return;
             }
             request = requests.recv() => {
