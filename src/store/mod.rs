@@ -44,6 +44,8 @@ pub(crate) mod url;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+mod delivery_tests;
+#[cfg(test)]
 mod tests_server;
 
 use std::sync::Arc;
