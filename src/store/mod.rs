@@ -66,6 +66,8 @@ mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+mod delivery_tests;
+#[cfg(test)]
 mod tests_server;
 #[cfg(test)]
 mod url_tests;
