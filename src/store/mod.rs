@@ -57,6 +57,8 @@ pub(crate) mod url;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
 mod tests_server;
 
 use std::sync::Arc;
