@@ -50,9 +50,11 @@ pub(crate) mod settle;
 pub(crate) mod subscriber;
 pub(crate) mod sweep;
 pub(crate) mod take_released;
+pub(crate) mod trim;
 pub(crate) mod unpark;
 pub(crate) mod upkeep_lock;
 pub(crate) mod url;
+pub(crate) mod wake;
 
 #[cfg(test)]
 mod conn_tests;
