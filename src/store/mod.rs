@@ -66,7 +66,10 @@ mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+
 mod delivery_tests;
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod tests_server;
 #[cfg(test)]
