@@ -56,7 +56,11 @@ impl Subject {
     pub(crate) fn undecoded(delivery: &Delivery) -> Self {
         let (id, name, client) = match Head::decode(&delivery.envelope) {
             Ok(head) => (head.id, head.name, head.client),
-            Err(_) => (TaskId::of_entry(delivery.entry), Arc::from("malformed"), None),
+            Err(_) => (
+                TaskId::of_entry(delivery.entry),
+                Arc::from("malformed"),
+                None,
+            ),
         };
         Self {
             id,
@@ -69,7 +73,11 @@ impl Subject {
     }
 
     fn notice(&self, ending: Ending) -> Bytes {
-        Notice { task: self.id.clone(), ending }.encode()
+        Notice {
+            task: self.id.clone(),
+            ending,
+        }
+        .encode()
     }
 }
 
@@ -92,21 +100,40 @@ pub(crate) async fn conclude(
         Ran::Returned(HandlerEnd::Succeeded { codec, output }) => {
             if output.len() > limit {
                 let bytes = output.len();
-                (lifecycle::Run::OutputTooLarge, Ending::OutputTooLarge { bytes, limit })
+                (
+                    lifecycle::Run::OutputTooLarge,
+                    Ending::OutputTooLarge { bytes, limit },
+                )
             } else {
-                return succeed(core, held, subject, Ending::Succeeded { codec, output }, slot).await;
+                return succeed(
+                    core,
+                    held,
+                    subject,
+                    Ending::Succeeded { codec, output },
+                    slot,
+                )
+                .await;
             }
         }
         Ran::Returned(HandlerEnd::Undecodable(wrong)) => {
             (lifecycle::Run::Undecodable, Ending::Undecodable(wrong))
         }
-        Ran::Returned(HandlerEnd::OutputUnencodable(wrong)) => {
-            (lifecycle::Run::Undecodable, Ending::Undecodable(format!("output: {wrong}")))
-        }
+        Ran::Returned(HandlerEnd::OutputUnencodable(wrong)) => (
+            lifecycle::Run::Undecodable,
+            Ending::Undecodable(format!("output: {wrong}")),
+        ),
         // Whoever was told to stop and then fails did not fail by itself.
-        Ran::Returned(HandlerEnd::Failed { codec, error, text, retry }) => match told {
+        Ran::Returned(HandlerEnd::Failed {
+            codec,
+            error,
+            text,
+            retry,
+        }) => match told {
             Some(reason) => return stopped(core, held, subject, reason, cut, begun).await,
-            None => (lifecycle::Run::Failed { retry }, Ending::Failed { codec, error, text }),
+            None => (
+                lifecycle::Run::Failed { retry },
+                Ending::Failed { codec, error, text },
+            ),
         },
         Ran::Panicked(text) => match told {
             Some(reason) => return stopped(core, held, subject, reason, cut, begun).await,
@@ -128,10 +155,35 @@ async fn stopped(
     begun: bool,
 ) {
     match reason {
-        StopReason::Cancelled => end(core, held, subject, &lifecycle::Run::Cancelled, Ending::Cancelled).await,
-        StopReason::Expired => end(core, held, subject, &lifecycle::Run::Expired, Ending::Expired).await,
+        StopReason::Cancelled => {
+            end(
+                core,
+                held,
+                subject,
+                &lifecycle::Run::Cancelled,
+                Ending::Cancelled,
+            )
+            .await
+        }
+        StopReason::Expired => {
+            end(
+                core,
+                held,
+                subject,
+                &lifecycle::Run::Expired,
+                Ending::Expired,
+            )
+            .await
+        }
         StopReason::TimedOut => {
-            end(core, held, subject, &lifecycle::Run::TimedOut, Ending::TimedOut(cut.timeout)).await;
+            end(
+                core,
+                held,
+                subject,
+                &lifecycle::Run::TimedOut,
+                Ending::TimedOut(cut.timeout),
+            )
+            .await;
         }
         StopReason::Shutdown => {
             add(&core.counts.interrupted, 1);
@@ -148,14 +200,27 @@ pub(crate) async fn unstarted(core: &Core, held: &Held, delivery: &Delivery) {
         Some(StopReason::LeaseLost) => core.lane(held.lane).held.remove(held),
         Some(StopReason::Cancelled) => {
             let subject = Subject::undecoded(delivery);
-            end(core, held, &subject, &lifecycle::Run::Cancelled, Ending::Cancelled).await;
+            end(
+                core,
+                held,
+                &subject,
+                &lifecycle::Run::Cancelled,
+                Ending::Cancelled,
+            )
+            .await;
         }
         _ => release(core, held, false).await,
     }
 }
 
 /// Hands a success to the settler.
-async fn succeed(core: &Core, held: &Arc<Held>, subject: &Subject, ending: Ending, slot: Option<Slot>) {
+async fn succeed(
+    core: &Core,
+    held: &Arc<Held>,
+    subject: &Subject,
+    ending: Ending,
+    slot: Option<Slot>,
+) {
     held.start_ending();
     let notice = match &subject.client {
         Some(_) => subject.notice(ending),
@@ -187,11 +252,16 @@ pub(crate) async fn end(
 ) {
     held.start_ending();
     let parts = subject.envelope.as_ref().map(|envelope| &envelope.parts);
-    let attempt = subject.envelope.as_ref().map_or(0, |envelope| envelope.attempt);
+    let attempt = subject
+        .envelope
+        .as_ref()
+        .map_or(0, |envelope| envelope.attempt);
     let next = decide(
         run,
         attempt,
-        parts.and_then(|parts| parts.max_retries).unwrap_or(DEFAULT_MAX_RETRIES),
+        parts
+            .and_then(|parts| parts.max_retries)
+            .unwrap_or(DEFAULT_MAX_RETRIES),
         parts.and_then(|parts| parts.backoff).unwrap_or_default(),
         parts.and_then(|parts| parts.deadline),
         core.clock.now(),
@@ -204,12 +274,26 @@ pub(crate) async fn end(
         _ => subject.raw.clone(),
     };
     let verdict = match next {
-        Next::Retry { delay, .. } => Verdict::Retry { delay, reason, error: &error },
+        Next::Retry { delay, .. } => Verdict::Retry {
+            delay,
+            reason,
+            error: &error,
+        },
         Next::Snooze { delay } => Verdict::Snooze { delay },
-        Next::Archive => Verdict::Archive { reason, error: &error, notice: subject.notice(ending) },
-        Next::Cancel => Verdict::Cancel { notice: subject.notice(Ending::Cancelled) },
-        Next::Expire => Verdict::Expire { notice: subject.notice(Ending::Expired) },
-        Next::Discard => Verdict::Discard { notice: subject.notice(Ending::Discarded(error.clone())) },
+        Next::Archive => Verdict::Archive {
+            reason,
+            error: &error,
+            notice: subject.notice(ending),
+        },
+        Next::Cancel => Verdict::Cancel {
+            notice: subject.notice(Ending::Cancelled),
+        },
+        Next::Expire => Verdict::Expire {
+            notice: subject.notice(Ending::Expired),
+        },
+        Next::Discard => Verdict::Discard {
+            notice: subject.notice(Ending::Discarded(error.clone())),
+        },
         // `decide` answers these two only for runs that do not come here.
         Next::Settle | Next::Release => return release(core, held, false).await,
     };
@@ -219,7 +303,9 @@ pub(crate) async fn end(
         (Wrote::Refused, _) => core.lose(held),
         (Wrote::GivenUp, _) => {}
         (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
-        (Wrote::Done, Verdict::Retry { .. } | Verdict::Snooze { .. }) => add(&core.counts.retried, 1),
+        (Wrote::Done, Verdict::Retry { .. } | Verdict::Snooze { .. }) => {
+            add(&core.counts.retried, 1)
+        }
         (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
             queue: core.lane(held.lane).queue.clone(),
             id: subject.id.clone(),
@@ -278,7 +364,15 @@ async fn write(
                 error
             }
         };
-        if !back_off(core, held, &error, &mut patience, "failed to record how a task ended").await {
+        if !back_off(
+            core,
+            held,
+            &error,
+            &mut patience,
+            "failed to record how a task ended",
+        )
+        .await
+        {
             return Wrote::GivenUp;
         }
     }
@@ -291,11 +385,18 @@ async fn still_ours(core: &Core, held: &Held, count: u64) -> Result<bool, Backen
         return Ok(true);
     }
     let place = core.lane(held.lane);
-    let newest = place.held.of_entry(held.entry).last().map_or(0, |newest| newest.delivered);
+    let newest = place
+        .held
+        .of_entry(held.entry)
+        .last()
+        .map_or(0, |newest| newest.delivered);
     if newest > held.delivered {
         return Ok(false);
     }
-    let pending = core.store.own_pending_count(&place.queue, &core.me, held.entry).await?;
+    let pending = core
+        .store
+        .own_pending_count(&place.queue, &core.me, held.entry)
+        .await?;
     match pending {
         Some(moved) if moved != count => {
             held.adopt_count(moved);
@@ -315,7 +416,15 @@ pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
         match core.store.release(&place.queue, &core.me, &handed).await {
             Ok(_) => break,
             Err(error) => {
-                if !back_off(core, held, &error, &mut patience, "failed to hand a task back").await {
+                if !back_off(
+                    core,
+                    held,
+                    &error,
+                    &mut patience,
+                    "failed to hand a task back",
+                )
+                .await
+                {
                     break;
                 }
             }
@@ -391,5 +500,9 @@ async fn back_off(
         // The pending entries went with the group, so the next call is refused.
         let _ = core.store.ensure(&core.lane(held.lane).queue).await;
     }
-    core.stop.keeping.run_until_cancelled(tokio::time::sleep(wait)).await.is_some()
+    core.stop
+        .keeping
+        .run_until_cancelled(tokio::time::sleep(wait))
+        .await
+        .is_some()
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::envelope::Ending;
 use crate::envelope::{Envelope, EnvelopeError, Limits};
+use crate::lifecycle;
 use crate::options::{DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT};
 use crate::server::call::{Cut, Ran, call};
 use crate::server::conclude::{self, Subject};
-use crate::lifecycle;
-use crate::envelope::Ending;
 use crate::server::context::Run;
 use crate::server::core::{Core, Slot};
 use crate::server::run_info::{Held, RunFacts};
@@ -67,7 +67,14 @@ async fn run_suspect(
     if delivery.crashes >= core.settings.max_crashes {
         let subject = Subject::undecoded(&delivery);
         let crashes = delivery.crashes;
-        conclude::end(core, held, &subject, &lifecycle::Run::Poison, Ending::Poison { crashes }).await;
+        conclude::end(
+            core,
+            held,
+            &subject,
+            &lifecycle::Run::Poison,
+            Ending::Poison { crashes },
+        )
+        .await;
     } else if let Some(begun) = conclude::begin(core, held).await {
         tracing::warn!(entry = %held.entry, crashes = begun, "running a task that was there when a process died");
         start(core, held, delivery, slot, true).await;
@@ -83,7 +90,9 @@ async fn start(
     slot: Option<Slot>,
     begun: bool,
 ) {
-    let limits = Limits { max_bytes: core.settings.max_payload };
+    let limits = Limits {
+        max_bytes: core.settings.max_payload,
+    };
     let envelope = match Envelope::decode(&delivery.envelope, &limits) {
         Ok(envelope) => envelope,
         Err(EnvelopeError::UnsupportedVersion(version)) => {
@@ -104,9 +113,20 @@ async fn start(
     let deadline = envelope.parts.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {
         let subject = Subject::of(envelope, &delivery);
-        return conclude::end(core, held, &subject, &lifecycle::Run::Expired, Ending::Expired).await;
+        return conclude::end(
+            core,
+            held,
+            &subject,
+            &lifecycle::Run::Expired,
+            Ending::Expired,
+        )
+        .await;
     }
-    let cut = Cut::of(envelope.parts.timeout.unwrap_or(DEFAULT_TIMEOUT), deadline, now);
+    let cut = Cut::of(
+        envelope.parts.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        deadline,
+        now,
+    );
     let run = Run {
         queue: delivery.queue.clone(),
         held: Arc::clone(held),
@@ -115,7 +135,15 @@ async fn start(
     };
     let payload = envelope.payload.clone();
     let codec = envelope.codec;
-    let ran = call(&**handler, Arc::new(run), payload, codec, &cut, core.settings.handler_grace).await;
+    let ran = call(
+        &**handler,
+        Arc::new(run),
+        payload,
+        codec,
+        &cut,
+        core.settings.handler_grace,
+    )
+    .await;
     if matches!(ran, Ran::Dropped(_)) {
         tracing::debug!(task = %envelope.id, "a handler did not stop when told and was dropped");
     }
