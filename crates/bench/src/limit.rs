@@ -48,6 +48,16 @@ impl Strength {
         })
     }
 
+    pub(crate) fn line(&self) -> String {
+        let rate = |found: Option<f64>| found.map_or("not installed".to_owned(), thousands);
+        format!(
+            "plain XADD: {}/s; redis-benchmark -c 4 -P 100: {}, -c 1 -P 1: {}",
+            thousands(self.plain_xadd),
+            rate(self.redis_benchmark),
+            rate(self.redis_benchmark_single),
+        )
+    }
+
     /// The share of what `redis-benchmark` reaches.
     pub(crate) fn share(&self) -> Option<f64> {
         self.redis_benchmark.map(|theirs| self.plain_xadd / theirs)
@@ -147,16 +157,7 @@ fn print_tables(report: &Report) {
         single(|all| all.p99),
         thousands(1000.0 / single(|all| all.p50)),
     )]);
-    let rate = |found: Option<f64>| found.map_or("not installed".to_owned(), thousands);
-    show::print([
-        format!(
-            "plain XADD: {}/s; redis-benchmark -c 4 -P 100: {}, -c 1 -P 1: {}",
-            thousands(report.strength.plain_xadd),
-            rate(report.strength.redis_benchmark),
-            rate(report.strength.redis_benchmark_single),
-        ),
-        format!("raw_util={:.2}", report.raw_util),
-    ]);
+    show::print([report.strength.line(), format!("raw_util={:.2}", report.raw_util)]);
     if let Some(warning) = &report.warning {
         show::print([format!("warning: {warning}")]);
     }

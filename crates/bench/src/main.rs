@@ -1,15 +1,18 @@
 //! `streamfleet-bench`: the library measured against the limit of one Redis core.
 //!
 //! - `limit`: the subcommand `raw`, over the modules `raw`, `wire`, `scripts` and `layout`
+//! - `ratio`: that and the library in turn, over the module `fleet`
 //! - `host`: the private server of a run; `rate`, `stats`, `show`: numbers and how they are printed
 //!
 //! What each number means is in docs/performance.md.
 
 mod cli;
+mod fleet;
 mod host;
 mod layout;
 mod limit;
 mod rate;
+mod ratio;
 mod raw;
 mod scripts;
 mod show;
@@ -30,7 +33,8 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match &cli.what {
         What::Raw(args) => limit::run(args, cli.json).await,
-        What::Ratio(_) | What::Work(_) => Err("not yet".into()),
+        What::Ratio(args) => ratio::run(args, cli.json).await,
+        What::Work(_) => Err("not yet".into()),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
