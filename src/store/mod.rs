@@ -59,6 +59,8 @@ pub(crate) mod wake;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+mod delivery_tests;
+#[cfg(test)]
 mod queue_tests;
 #[cfg(test)]
 mod tests_server;
