@@ -19,8 +19,8 @@ pub mod testing;
 mod upkeep;
 
 pub use client::{
-    Awaited, CancelOutcome, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten,
-    TaskHandle, TaskStatus,
+    Awaited, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten, TaskHandle,
+    TaskStatus,
 };
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
@@ -29,14 +29,14 @@ pub use error::{
 pub use id::{
     ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId,
 };
-pub use inspect::{Inspector, Page, PauseInfo, QueueCounts, TaskInfo, TaskPage};
+pub use inspect::{CancelOutcome, Inspector, Page, PauseInfo, QueueCounts, TaskInfo, TaskPage};
 pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
 pub use server::{
-    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason, StopReport,
-    shutdown_signal,
+    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason,
+    StopReport, shutdown_signal,
 };
 pub use state::TaskState;
 #[cfg(feature = "macros")]

@@ -138,7 +138,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn inspect(&self) -> Inspector {
-        Inspector::new(self.clone())
+        Inspector::new(self.store().clone(), self.id().clone())
     }
 
     /// Ends this client and all its clones: whoever waits gets `Closed`, what it has in Redis

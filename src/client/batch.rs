@@ -12,7 +12,9 @@ use crate::error::{BackendError, EnqueueError};
 use crate::id::{EntryId, TaskId};
 use crate::store::{Enqueued, NewTask};
 
-pub(super) use crate::store::enqueue::{MAX_BATCH_BYTES as MAX_BYTES, MAX_BATCH_TASKS as MAX_TASKS};
+pub(super) use crate::store::enqueue::{
+    MAX_BATCH_BYTES as MAX_BYTES, MAX_BATCH_TASKS as MAX_TASKS,
+};
 
 /// Why the tasks of a parcel were not confirmed.
 #[derive(Clone, Debug)]
@@ -238,7 +240,15 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         let bytes = tasks.iter().map(|task| task.envelope.len()).sum();
         let tasks = Tasks::Many(tasks);
-        (Parcel { tasks, bytes, since, answer }, answered)
+        (
+            Parcel {
+                tasks,
+                bytes,
+                since,
+                answer,
+            },
+            answered,
+        )
     }
 
     #[test]
@@ -265,7 +275,10 @@ mod tests {
         assert_eq!(batch.remove_overdue(patience, &Refusal::Backend(error)), 2);
         assert_eq!(batch.tasks.len(), 1);
         assert_eq!(batch.tasks[0].envelope.len(), 7);
-        assert!(matches!(late_answer.try_recv(), Ok(Err(Refusal::Backend(_)))));
+        assert!(matches!(
+            late_answer.try_recv(),
+            Ok(Err(Refusal::Backend(_)))
+        ));
         assert!(fresh_answer.try_recv().is_err());
     }
 
@@ -275,7 +288,12 @@ mod tests {
         let mut batch = Batch::default();
         let (late, mut answer) = parcel(vec![task(1)], Instant::now() - patience);
         batch.add(late);
-        batch.give_up_on_overdue(patience, &Refusal::Unknown { waited: Duration::ZERO });
+        batch.give_up_on_overdue(
+            patience,
+            &Refusal::Unknown {
+                waited: Duration::ZERO,
+            },
+        );
         assert_eq!(batch.tasks.len(), 1);
         assert!(batch.is_answered());
         let answered = answer.try_recv().unwrap();

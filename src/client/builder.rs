@@ -188,7 +188,12 @@ impl Settings {
         let brief = Duration::from_millis(10);
         lasts("client_dead_after", self.client_dead_after, second, day)?;
         lasts("waiter_silence", self.waiter_silence, brief, day)?;
-        lasts("command_timeout", self.command_timeout, brief, Duration::from_secs(60))?;
+        lasts(
+            "command_timeout",
+            self.command_timeout,
+            brief,
+            Duration::from_secs(60),
+        )?;
         // A producer's last batch is forgotten with the client: a later repeat could not be told
         // from a new batch.
         let longest = self.client_dead_after / 2;
@@ -205,7 +210,11 @@ fn within(setting: &str, value: usize, least: usize, most: usize) -> Result<(), 
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(ConfigError::new(setting, value.to_string(), format!("{least} to {most}")))
+    Err(ConfigError::new(
+        setting,
+        value.to_string(),
+        format!("{least} to {most}"),
+    ))
 }
 
 fn lasts(
@@ -217,7 +226,11 @@ fn lasts(
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(ConfigError::new(setting, format!("{value:?}"), format!("{least:?} to {most:?}")))
+    Err(ConfigError::new(
+        setting,
+        format!("{value:?}"),
+        format!("{least:?} to {most:?}"),
+    ))
 }
 
 /// Refuses a server that cannot keep the promise. INFO says both things, and is allowed where
@@ -225,7 +238,9 @@ fn lasts(
 async fn check_server(conn: &Conn, eviction_allowed: bool) -> Result<(), ConnectError> {
     let info = conn.info_text("", None).await?;
     let found = info_field(&info, "redis_version").unwrap_or("of unknown version");
-    let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut numbers = found
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < OLDEST_REDIS {
         return Err(ConnectError::TooOld {
@@ -257,7 +272,8 @@ mod tests {
 
     #[test]
     fn an_enqueue_deadline_beyond_half_of_the_clients_death_names_both() {
-        let error = check(|builder| builder.enqueue_deadline(Duration::from_secs(301))).unwrap_err();
+        let error =
+            check(|builder| builder.enqueue_deadline(Duration::from_secs(301))).unwrap_err();
         assert_eq!(
             error,
             "enqueue_deadline is 301s, but must be 10ms to 300s, half of client_dead_after"
@@ -267,8 +283,14 @@ mod tests {
     #[test]
     fn settings_out_of_range_name_value_and_limit() {
         for (error, wanted) in [
-            (check(|builder| builder.buffer(0)), "buffer is 0, but must be 1 to 10000000"),
-            (check(|builder| builder.max_payload(0)), "max_payload is 0, but must be 1 to 268435456"),
+            (
+                check(|builder| builder.buffer(0)),
+                "buffer is 0, but must be 1 to 10000000",
+            ),
+            (
+                check(|builder| builder.max_payload(0)),
+                "max_payload is 0, but must be 1 to 268435456",
+            ),
             (
                 check(|builder| builder.command_timeout(Duration::from_secs(61))),
                 "command_timeout is 61s, but must be 10ms to 60s",

@@ -66,7 +66,9 @@ fn archived<T: Task>(waiter: &Waiter, reason: &str, text: &str) -> ResultError<T
 }
 
 fn value_lost<E>(text: &str) -> ResultError<E> {
-    ResultError::Decode(format!("the notice was lost; the task was archived: {text}"))
+    ResultError::Decode(format!(
+        "the notice was lost; the task was archived: {text}"
+    ))
 }
 
 /// The first number in a text for people, such as the crashes in that of a poison task.
@@ -114,21 +116,36 @@ mod tests {
     }
 
     fn record(reason: &str, text: &str) -> Outcome {
-        Outcome::Archived { reason: reason.to_owned(), text: text.to_owned() }
+        Outcome::Archived {
+            reason: reason.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     #[test]
     fn an_output_of_another_type_is_a_decode_error() {
         let output = encode_payload(Codec::MessagePack, &"text").unwrap();
-        let outcome = Outcome::Ended(Ending::Succeeded { codec: Codec::MessagePack, output });
-        assert!(matches!(typed::<Square>(&waiter(), &outcome), Err(ResultError::Decode(_))));
+        let outcome = Outcome::Ended(Ending::Succeeded {
+            codec: Codec::MessagePack,
+            output,
+        });
+        assert!(matches!(
+            typed::<Square>(&waiter(), &outcome),
+            Err(ResultError::Decode(_))
+        ));
     }
 
     #[test]
     fn malformed_output_does_not_panic() {
         let output = Bytes::from_static(&[0x91; 700]);
-        let outcome = Outcome::Ended(Ending::Succeeded { codec: Codec::MessagePack, output });
-        assert!(matches!(typed::<Square>(&waiter(), &outcome), Err(ResultError::Decode(_))));
+        let outcome = Outcome::Ended(Ending::Succeeded {
+            codec: Codec::MessagePack,
+            output,
+        });
+        assert!(matches!(
+            typed::<Square>(&waiter(), &outcome),
+            Err(ResultError::Decode(_))
+        ));
     }
 
     #[test]

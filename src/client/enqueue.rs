@@ -187,7 +187,11 @@ impl<T, M> Enqueue<T, M> {
 
 impl<T: Task, M> Enqueue<T, M> {
     fn send(self, awaits: Awaits) -> Result<Sent, EnqueueError> {
-        let Choice { options, codec, refused } = self.choice;
+        let Choice {
+            options,
+            codec,
+            refused,
+        } = self.choice;
         if let Some(error) = refused {
             return Err(error);
         }
@@ -233,7 +237,9 @@ impl<T: Task> IntoFuture for Enqueue<T, Forgotten> {
 impl<T: Task, M> fmt::Debug for Enqueue<T, M> {
     /// Without the task, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Enqueue").field("task", &T::NAME).finish_non_exhaustive()
+        f.debug_struct("Enqueue")
+            .field("task", &T::NAME)
+            .finish_non_exhaustive()
     }
 }
 
@@ -321,6 +327,8 @@ impl<T: Task> Future for EnqueueFuture<T, Forgotten> {
 
 impl<T: Task, M> fmt::Debug for EnqueueFuture<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnqueueFuture").field("task", &T::NAME).finish_non_exhaustive()
+        f.debug_struct("EnqueueFuture")
+            .field("task", &T::NAME)
+            .finish_non_exhaustive()
     }
 }

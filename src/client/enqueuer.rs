@@ -131,7 +131,10 @@ impl Enqueuer {
 
     /// Sends one batch until everybody in it was answered.
     async fn deliver(&mut self, mut batch: Batch) {
-        debug_assert!(batch.tasks.len() <= MAX_TASKS, "parcels are at most one batch");
+        debug_assert!(
+            batch.tasks.len() <= MAX_TASKS,
+            "parcels are at most one batch"
+        );
         let patience = self.shared.settings.enqueue_deadline;
         let mut count = batch.tasks.len();
         let mut flight = self.new_flight();
@@ -148,9 +151,12 @@ impl Enqueuer {
                 Step::Again(error) => error,
             };
             flight.attempts += 1;
-            self.shared.count_error("enqueue", &self.lane.queue, &error, flight.attempts);
+            self.shared
+                .count_error("enqueue", &self.lane.queue, &error, flight.attempts);
             if flight.ambiguous {
-                let unknown = Refusal::Unknown { waited: Duration::ZERO };
+                let unknown = Refusal::Unknown {
+                    waited: Duration::ZERO,
+                };
                 batch.give_up_on_overdue(patience, &unknown);
             } else {
                 let removed = batch.remove_overdue(patience, &Refusal::Backend(error));
@@ -164,8 +170,14 @@ impl Enqueuer {
                 break;
             }
             if !self.shared.pause(retry_pause(flight.attempts)).await {
-                let unknown = Refusal::Unknown { waited: Duration::ZERO };
-                batch.refuse(if flight.ambiguous { &unknown } else { &Refusal::Closed });
+                let unknown = Refusal::Unknown {
+                    waited: Duration::ZERO,
+                };
+                batch.refuse(if flight.ambiguous {
+                    &unknown
+                } else {
+                    &Refusal::Closed
+                });
                 break;
             }
         }
@@ -192,7 +204,9 @@ impl Enqueuer {
             }
             Ok(Enqueued::Unknown { epoch }) => {
                 self.lane.note_epoch(&epoch);
-                Step::Refused(Refusal::Unknown { waited: Duration::ZERO })
+                Step::Refused(Refusal::Unknown {
+                    waited: Duration::ZERO,
+                })
             }
             Ok(Enqueued::ClientIdClash) => self.rename(batch, flight),
             Err(error) => {
@@ -217,9 +231,9 @@ impl Enqueuer {
         };
         let call = self.shared.store.enqueue(&self.lane.queue, &stored);
         let patience = self.shared.settings.enqueue_deadline;
-        let left = batch
-            .deadline(patience)
-            .map_or(patience, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = batch.deadline(patience).map_or(patience, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
         if left >= self.shared.settings.command_timeout {
             return call.await;
         }
@@ -257,10 +271,13 @@ impl Enqueuer {
         let error = BackendError::new(BackendKind::Fatal, "another process uses this client's id");
         tracing::warn!(queue = %self.lane.queue, "{error}: a new one is taken");
         let client = ClientId::from_random(Uuid::new_v4());
-        self.lane.rename(self.shared.identity(&self.lane.queue, client.clone()));
+        self.lane
+            .rename(self.shared.identity(&self.lane.queue, client.clone()));
         self.number = 0;
         if flight.ambiguous {
-            return Step::Refused(Refusal::Unknown { waited: Duration::ZERO });
+            return Step::Refused(Refusal::Unknown {
+                waited: Duration::ZERO,
+            });
         }
         if flight.renames == MAX_RENAMES {
             return Step::Refused(Refusal::Backend(error));
@@ -269,7 +286,9 @@ impl Enqueuer {
         *flight = self.new_flight();
         flight.renames = renames;
         for task in batch.tasks.iter_mut().filter(|task| task.client.is_some()) {
-            let limits = Limits { max_bytes: usize::MAX };
+            let limits = Limits {
+                max_bytes: usize::MAX,
+            };
             match Envelope::decode(&task.envelope, &limits) {
                 Ok(mut envelope) => {
                     envelope.client = Some(client.clone());
@@ -280,7 +299,10 @@ impl Enqueuer {
                 Err(_) => return Step::Refused(Refusal::Backend(error)),
             }
         }
-        Step::Again(BackendError::new(BackendKind::NotExecuted, error.to_string()))
+        Step::Again(BackendError::new(
+            BackendKind::NotExecuted,
+            error.to_string(),
+        ))
     }
 
     fn refuse(&self, parcel: Parcel, refusal: Refusal) {
@@ -296,6 +318,8 @@ fn refuse_or_repeat(error: BackendError, ambiguous: bool) -> Step {
         (false, false) if error.is_out_of_memory() => Step::Refused(Refusal::OutOfMemory(error)),
         (false, _) => Step::Again(error),
         (true, false) => Step::Refused(Refusal::Backend(error)),
-        (true, true) => Step::Refused(Refusal::Unknown { waited: Duration::ZERO }),
+        (true, true) => Step::Refused(Refusal::Unknown {
+            waited: Duration::ZERO,
+        }),
     }
 }

@@ -14,13 +14,10 @@ use super::waiter::Ticket;
 use crate::envelope::{Ending, Notice};
 use crate::error::{InspectError, ResultError};
 use crate::id::{ConsumerId, EntryId, Millis, QueueName, TaskId};
+use crate::inspect::{CancelOutcome, OWNER_DEAD_AFTER};
 use crate::state::TaskState;
-use crate::store::{EndReply, Ended, Found, Wanted};
+use crate::store::{Ended, Found, Wanted};
 use crate::task::Task;
-
-/// From which time without a sign the owner of a running task counts as dead to whoever cancels
-/// it: far more than the lease of any server that renews.
-pub(crate) const OWNER_DEAD_AFTER: Duration = Duration::from_secs(60);
 
 /// An enqueued task: its ids, its state, its result.
 ///
@@ -74,29 +71,6 @@ pub struct TaskStatus {
     pub due: Option<Millis>,
     /// The text of its last error.
     pub error: Option<String>,
-}
-
-/// What a cancel did.
-///
-/// ```no_run
-/// # async fn example<T: streamfleet::Task>(
-/// #     handle: streamfleet::TaskHandle<T>,
-/// # ) -> Result<(), streamfleet::InspectError> {
-/// use streamfleet::CancelOutcome;
-/// if handle.cancel().await? == CancelOutcome::Requested {
-///     println!("it runs; its handler is told to stop");
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum CancelOutcome {
-    /// It was not running, and has ended now.
-    Ended,
-    /// It is running: its handler is told, and its server ends it.
-    Requested,
-    /// It had ended before.
-    Gone,
 }
 
 impl<T> TaskHandle<T> {
@@ -180,19 +154,13 @@ impl<T> TaskHandle<T> {
                     .end_pending(queue, entry, dead, how, self.id(), Some(&client), &notice)
                     .await?
             }
-            None => store.end_recorded(queue, self.id(), Ended::Cancelled, &notice).await?,
+            None => {
+                store
+                    .end_recorded(queue, self.id(), Ended::Cancelled, &notice)
+                    .await?
+            }
         };
         Ok(CancelOutcome::of(reply))
-    }
-}
-
-impl CancelOutcome {
-    pub(crate) const fn of(reply: EndReply) -> Self {
-        match reply {
-            EndReply::Ended => Self::Ended,
-            EndReply::Running { .. } => Self::Requested,
-            EndReply::Gone => Self::Gone,
-        }
     }
 }
 

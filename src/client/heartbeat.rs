@@ -16,7 +16,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let interval = (shared.settings.client_dead_after / 10).min(LONGEST_INTERVAL);
     let mut failed = 0;
     // The first beat is early: it signs in, and an enqueue that signed in before does no harm.
-    while shared.pause(interval.mul_f64(0.8 + 0.2 * fastrand::f64())).await {
+    while shared
+        .pause(interval.mul_f64(0.8 + 0.2 * fastrand::f64()))
+        .await
+    {
         for lane in shared.lanes() {
             if shared.is_closed() {
                 return;
@@ -33,7 +36,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn beat(shared: &Shared, lane: &Lane) -> Result<(), crate::error::BackendError> {
-    let beat = shared.store.client_beat(&lane.queue, &lane.client()).await?;
+    let beat = shared
+        .store
+        .client_beat(&lane.queue, &lane.client())
+        .await?;
     lane.note_epoch(&beat.epoch);
     if !beat.known {
         // A server swept the receiver: outcomes since then were not written.

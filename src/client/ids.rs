@@ -49,9 +49,14 @@ mod tests {
     #[test]
     fn ids_are_uuid_v7_and_rise_within_a_millisecond() {
         let source = IdSource::new(Uuid::max());
-        let ids: Vec<TaskId> = (0..1_000).map(|_| source.next(Millis(1_700_000_000_000))).collect();
+        let ids: Vec<TaskId> = (0..1_000)
+            .map(|_| source.next(Millis(1_700_000_000_000)))
+            .collect();
         assert!(ids.is_sorted_by(|a, b| a < b));
-        assert!(ids.iter().all(|id| id.as_uuid().unwrap().get_version_num() == 7));
+        assert!(
+            ids.iter()
+                .all(|id| id.as_uuid().unwrap().get_version_num() == 7)
+        );
     }
 
     #[test]

@@ -129,18 +129,29 @@ impl Lane {
     }
 
     pub(super) fn client(&self) -> ClientId {
-        self.identity.read().unwrap_or_else(PoisonError::into_inner).client.clone()
+        self.identity
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .client
+            .clone()
     }
 
     /// The key of this client's receiver.
     pub(super) fn receiver(&self) -> Bytes {
-        self.identity.read().unwrap_or_else(PoisonError::into_inner).receiver.clone()
+        self.identity
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .receiver
+            .clone()
     }
 
     /// Takes another name, because somebody else uses this one. Whoever waits under the old one
     /// is looked up.
     pub(super) fn rename(&self, identity: Identity) {
-        *self.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
+        *self
+            .identity
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = identity;
         self.rewind();
         self.mark_gap();
     }
@@ -172,7 +183,11 @@ impl Lane {
 
     /// Ends every wait, as with `Closed`.
     pub(super) fn end_all(&self, outcome: &Outcome) {
-        let ids: Vec<TaskId> = self.waiters.iter().map(|entry| entry.key().clone()).collect();
+        let ids: Vec<TaskId> = self
+            .waiters
+            .iter()
+            .map(|entry| entry.key().clone())
+            .collect();
         for id in ids {
             self.end(&id, outcome.clone());
         }

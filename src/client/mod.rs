@@ -34,5 +34,4 @@ pub use api::Client;
 pub use builder::ClientBuilder;
 pub use bulk::EnqueueAll;
 pub use enqueue::{Awaited, Enqueue, EnqueueFuture, Forgotten};
-pub(crate) use handle::OWNER_DEAD_AFTER;
-pub use handle::{CancelOutcome, TaskHandle, TaskStatus};
+pub use handle::{TaskHandle, TaskStatus};

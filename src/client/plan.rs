@@ -103,7 +103,12 @@ impl<T: Task> Plan<T> {
     /// Registers who waits for a task, before it is sent.
     pub(super) fn ticket(&self, task: &NewTask) -> Option<Ticket> {
         self.client.as_ref()?;
-        Some(Ticket::register(&self.lane, task.id.clone(), self.parts.deadline, self.timeout()))
+        Some(Ticket::register(
+            &self.lane,
+            task.id.clone(),
+            self.parts.deadline,
+            self.timeout(),
+        ))
     }
 
     fn timeout(&self) -> Duration {

@@ -125,7 +125,12 @@ impl Receiver {
                 Err(error) if error.kind() == BackendKind::Unblocked => {}
                 Err(error) => {
                     failed += 1;
-                    self.shared.count_error("read of outcomes", &parts[0].lane.queue, &error, failed);
+                    self.shared.count_error(
+                        "read of outcomes",
+                        &parts[0].lane.queue,
+                        &error,
+                        failed,
+                    );
                     self.shared.pause(retry_pause(failed)).await;
                 }
             }
@@ -147,7 +152,11 @@ impl Receiver {
         for lane in lanes {
             if lane.waiting() > 0 {
                 self.needed.insert(lane.queue.clone(), now);
-            } else if !self.needed.get(&lane.queue).is_some_and(|at| now - *at < LINGER) {
+            } else if !self
+                .needed
+                .get(&lane.queue)
+                .is_some_and(|at| now - *at < LINGER)
+            {
                 self.needed.remove(&lane.queue);
                 continue;
             }
@@ -159,8 +168,10 @@ impl Receiver {
 
     /// One blocking read, and the removal of what the last one read meanwhile.
     async fn read(&mut self, parts: &[Part]) -> Result<Vec<(usize, Vec<RawEntry>)>, BackendError> {
-        let from: Vec<(Bytes, EntryId)> =
-            parts.iter().map(|part| (part.key.clone(), part.from)).collect();
+        let from: Vec<(Bytes, EntryId)> = parts
+            .iter()
+            .map(|part| (part.key.clone(), part.from))
+            .collect();
         let trims = std::mem::take(&mut self.trims);
         let (read, ()) = tokio::join!(self.read_or_unblock(parts, &from), self.trim_all(trims));
         read
@@ -214,7 +225,11 @@ impl Receiver {
             return;
         };
         for entry in entries {
-            let notice = entry.fields.into_iter().flatten().find(|(name, _)| name == FIELD_NOTICE);
+            let notice = entry
+                .fields
+                .into_iter()
+                .flatten()
+                .find(|(name, _)| name == FIELD_NOTICE);
             if let Some((_, bytes)) = notice {
                 end_one(&part.lane, &bytes);
             }

@@ -78,7 +78,10 @@ async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
             })
             .collect();
         let client = lane.client();
-        let seen = shared.store.look_up(&lane.queue, Some(&client), &wanted).await?;
+        let seen = shared
+            .store
+            .look_up(&lane.queue, Some(&client), &wanted)
+            .await?;
         lane.note_epoch(&seen.epoch);
         if seen.receiver_last < lane.read_to() {
             // Ids below what was read: another receiver than the one that was read.

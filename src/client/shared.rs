@@ -92,7 +92,10 @@ impl Shared {
         if let Some(lane) = self.lanes.get(queue) {
             return Arc::clone(&lane);
         }
-        let lane = self.lanes.entry(queue.clone()).or_insert_with(|| self.new_lane(queue));
+        let lane = self
+            .lanes
+            .entry(queue.clone())
+            .or_insert_with(|| self.new_lane(queue));
         Arc::clone(&lane)
     }
 
@@ -155,7 +158,11 @@ impl Shared {
         self.stop.is_cancelled()
     }
 
-    fn spawn(self: &Arc<Self>, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(
+        self: &Arc<Self>,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
         let shared = Arc::clone(self);
         let span = tracing::info_span!(parent: None, "client", part = name, client = %self.id);
         let supervised = async move {
@@ -170,7 +177,10 @@ impl Shared {
 
     /// A loop died, which is a bug of the library: nobody may wait for what it would have brought.
     fn fail(&self, name: &'static str) {
-        tracing::error!(part = name, "a loop of the client panicked: the client is closed");
+        tracing::error!(
+            part = name,
+            "a loop of the client panicked: the client is closed"
+        );
         self.stop.cancel();
         self.end_waiters();
     }
@@ -212,7 +222,10 @@ impl Shared {
         self.stop.cancel();
         self.end_waiters();
         self.loops.close();
-        if tokio::time::timeout(CLOSE_TIMEOUT, self.loops.wait()).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.loops.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("the client's loops did not end in time: they are aborted");
             self.abort();
         }
@@ -255,6 +268,8 @@ impl Drop for Owner {
 /// How long to wait after the n-th error of a row: doubled each time, with full jitter above a
 /// tenth, so that clients which failed together do not come back together.
 pub(super) fn retry_pause(attempt: u32) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(LONGEST_PAUSE);
+    let longest = FIRST_PAUSE
+        .saturating_mul(1 << attempt.min(10))
+        .min(LONGEST_PAUSE);
     longest.mul_f64(0.1 + 0.9 * fastrand::f64())
 }

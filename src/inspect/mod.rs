@@ -4,22 +4,25 @@
 //! in `lifecycle`. Got from a client by [`Client::inspect`](crate::Client::inspect).
 //!
 //! - `queue`: counts of a queue, pause and resume
+//! - `cancel`: what came of ending a task
 //! - `task`: one task: a look, run now, cancel, archive, delete
 //! - `page`: lists of tasks in one state
 
+mod cancel;
 mod page;
 mod queue;
 mod task;
 
+pub use cancel::CancelOutcome;
+pub(crate) use cancel::OWNER_DEAD_AFTER;
 pub use page::{Page, TaskPage};
 pub use queue::{PauseInfo, QueueCounts};
 pub use task::TaskInfo;
 
 use std::fmt;
 
-use crate::client::Client;
 use crate::error::InspectError;
-use crate::id::QueueName;
+use crate::id::{ClientId, QueueName};
 use crate::store::Store;
 
 /// Looks at queues and tasks, and acts on them.
@@ -35,16 +38,14 @@ use crate::store::Store;
 /// ```
 #[derive(Clone)]
 pub struct Inspector {
-    client: Client,
+    store: Store,
+    /// Shown as who paused a queue.
+    by: ClientId,
 }
 
 impl Inspector {
-    pub(crate) const fn new(client: Client) -> Self {
-        Self { client }
-    }
-
-    fn store(&self) -> &Store {
-        self.client.store()
+    pub(crate) const fn new(store: Store, by: ClientId) -> Self {
+        Self { store, by }
     }
 
     /// The names of all queues that were ever used, sorted.
@@ -52,12 +53,14 @@ impl Inspector {
     /// # Errors
     /// [`InspectError`] if Redis refuses or does not answer.
     pub async fn queues(&self) -> Result<Vec<QueueName>, InspectError> {
-        Ok(self.store().queues().await?)
+        Ok(self.store.queues().await?)
     }
 }
 
 impl fmt::Debug for Inspector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspector").field("client", &self.client).finish()
+        f.debug_struct("Inspector")
+            .field("by", &self.by)
+            .finish_non_exhaustive()
     }
 }

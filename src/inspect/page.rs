@@ -65,16 +65,26 @@ impl Inspector {
     ///
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.
-    pub async fn pending(&self, queue: impl AsRef<str>, page: Page) -> Result<TaskPage, InspectError> {
-        self.page(queue.as_ref(), &PageOf::Pending, TaskState::Pending, page).await
+    pub async fn pending(
+        &self,
+        queue: impl AsRef<str>,
+        page: Page,
+    ) -> Result<TaskPage, InspectError> {
+        self.page(queue.as_ref(), &PageOf::Pending, TaskState::Pending, page)
+            .await
     }
 
     /// Tasks that servers hold.
     ///
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.
-    pub async fn active(&self, queue: impl AsRef<str>, page: Page) -> Result<TaskPage, InspectError> {
-        self.page(queue.as_ref(), &PageOf::Active, TaskState::Active, page).await
+    pub async fn active(
+        &self,
+        queue: impl AsRef<str>,
+        page: Page,
+    ) -> Result<TaskPage, InspectError> {
+        self.page(queue.as_ref(), &PageOf::Active, TaskState::Active, page)
+            .await
     }
 
     /// Tasks that wait for their first time, the earliest first.
@@ -86,15 +96,26 @@ impl Inspector {
         queue: impl AsRef<str>,
         page: Page,
     ) -> Result<TaskPage, InspectError> {
-        self.page(queue.as_ref(), &PageOf::Scheduled, TaskState::Scheduled, page).await
+        self.page(
+            queue.as_ref(),
+            &PageOf::Scheduled,
+            TaskState::Scheduled,
+            page,
+        )
+        .await
     }
 
     /// Tasks that failed and wait for their next attempt, the earliest first.
     ///
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.
-    pub async fn retry(&self, queue: impl AsRef<str>, page: Page) -> Result<TaskPage, InspectError> {
-        self.page(queue.as_ref(), &PageOf::Retry, TaskState::Retry, page).await
+    pub async fn retry(
+        &self,
+        queue: impl AsRef<str>,
+        page: Page,
+    ) -> Result<TaskPage, InspectError> {
+        self.page(queue.as_ref(), &PageOf::Retry, TaskState::Retry, page)
+            .await
     }
 
     /// Tasks that ended without success and are kept, the oldest first.
@@ -106,7 +127,8 @@ impl Inspector {
         queue: impl AsRef<str>,
         page: Page,
     ) -> Result<TaskPage, InspectError> {
-        self.page(queue.as_ref(), &PageOf::Archived, TaskState::Archived, page).await
+        self.page(queue.as_ref(), &PageOf::Archived, TaskState::Archived, page)
+            .await
     }
 
     async fn page(
@@ -117,10 +139,14 @@ impl Inspector {
         page: Page,
     ) -> Result<TaskPage, InspectError> {
         let queue = QueueName::new(queue)?;
-        let seen = self.store().page(&queue, of, &page.after, page.size).await?;
+        let seen = self.store.page(&queue, of, &page.after, page.size).await?;
         let size = page.size;
         Ok(TaskPage {
-            tasks: seen.tasks.into_iter().filter_map(|listed| read(&queue, state, listed)).collect(),
+            tasks: seen
+                .tasks
+                .into_iter()
+                .filter_map(|listed| read(&queue, state, listed))
+                .collect(),
             next: seen.next.map(|after| Page { size, after }),
         })
     }

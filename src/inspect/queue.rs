@@ -68,7 +68,7 @@ impl Inspector {
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.
     pub async fn counts(&self, queue: impl AsRef<str>) -> Result<QueueCounts, InspectError> {
-        let counts = self.store().counts(&QueueName::new(queue)?).await?;
+        let counts = self.store.counts(&QueueName::new(queue)?).await?;
         Ok(QueueCounts {
             pending: counts.pending,
             active: counts.active,
@@ -97,7 +97,8 @@ impl Inspector {
         queue: impl AsRef<str>,
         reason: impl AsRef<str>,
     ) -> Result<(), InspectError> {
-        self.pause_or_until(queue.as_ref(), reason.as_ref(), None).await
+        self.pause_or_until(queue.as_ref(), reason.as_ref(), None)
+            .await
     }
 
     /// Like [`pause`](Self::pause), but the queue is resumed by itself when the clock of Redis
@@ -112,9 +113,13 @@ impl Inspector {
         until: SystemTime,
     ) -> Result<(), InspectError> {
         let until = wall_millis(until).ok_or_else(|| {
-            BackendError::new(BackendKind::Fatal, "the end of the pause is not a time from 1970 to 9999")
+            BackendError::new(
+                BackendKind::Fatal,
+                "the end of the pause is not a time from 1970 to 9999",
+            )
         })?;
-        self.pause_or_until(queue.as_ref(), reason.as_ref(), Some(until)).await
+        self.pause_or_until(queue.as_ref(), reason.as_ref(), Some(until))
+            .await
     }
 
     async fn pause_or_until(
@@ -123,8 +128,11 @@ impl Inspector {
         reason: &str,
         until: Option<Millis>,
     ) -> Result<(), InspectError> {
-        let by = self.client.id().as_str();
-        Ok(self.store().pause(&QueueName::new(queue)?, by, reason, until).await?)
+        let by = self.by.as_str();
+        Ok(self
+            .store
+            .pause(&QueueName::new(queue)?, by, reason, until)
+            .await?)
     }
 
     /// Lets a paused queue go on, in its order. Says whether it was paused.
@@ -132,6 +140,6 @@ impl Inspector {
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.
     pub async fn resume(&self, queue: impl AsRef<str>) -> Result<bool, InspectError> {
-        Ok(self.store().resume(&QueueName::new(queue)?).await?)
+        Ok(self.store.resume(&QueueName::new(queue)?).await?)
     }
 }

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::Inspector;
-use crate::client::{CancelOutcome, OWNER_DEAD_AFTER};
+use super::{CancelOutcome, Inspector, OWNER_DEAD_AFTER};
 use crate::envelope::{Ending, Envelope, EnvelopeError, Head, Limits, Notice};
 use crate::error::InspectError;
 use crate::id::{ClientId, ConsumerId, EntryId, Millis, QueueName, TaskId};
@@ -79,7 +78,9 @@ impl TaskInfo {
         state: TaskState,
     ) -> Result<Self, EnvelopeError> {
         // Limits protect servers from foreign payloads; here nothing is decoded.
-        let limits = Limits { max_bytes: usize::MAX };
+        let limits = Limits {
+            max_bytes: usize::MAX,
+        };
         let mut info = Self::of_head(queue, Head::decode(envelope)?, state);
         match Envelope::decode(envelope, &limits) {
             Ok(envelope) => {
@@ -118,18 +119,19 @@ impl TaskInfo {
 
     /// What a record says. A record whose envelope cannot be read is shown all the same.
     pub(super) fn of_record(queue: &QueueName, id: &TaskId, record: Record) -> Self {
-        let mut info = Self::of_envelope(queue, &record.envelope, record.state).unwrap_or_else(|error| {
-            let head = Head {
-                version: 0,
-                id: id.clone(),
-                name: record.name.as_str().into(),
-                client: record.client.clone(),
-                enqueued_at: Millis::default(),
-            };
-            let mut info = Self::of_head(queue, head, record.state);
-            info.unreadable = Some(error.to_string());
-            info
-        });
+        let mut info =
+            Self::of_envelope(queue, &record.envelope, record.state).unwrap_or_else(|error| {
+                let head = Head {
+                    version: 0,
+                    id: id.clone(),
+                    name: record.name.as_str().into(),
+                    client: record.client.clone(),
+                    enqueued_at: Millis::default(),
+                };
+                let mut info = Self::of_head(queue, head, record.state);
+                info.unreadable = Some(error.to_string());
+                info
+            });
         info.entry = record.entry;
         info.due = record.due;
         info.ended_at = record.ended_at;
@@ -147,9 +149,13 @@ impl Inspector {
     ///
     /// # Errors
     /// [`InspectError::NotFound`] if it is not there; a bad name; Redis refuses or does not answer.
-    pub async fn task(&self, queue: impl AsRef<str>, id: &TaskId) -> Result<TaskInfo, InspectError> {
+    pub async fn task(
+        &self,
+        queue: impl AsRef<str>,
+        id: &TaskId,
+    ) -> Result<TaskInfo, InspectError> {
         let queue = QueueName::new(queue)?;
-        if let Some(record) = self.store().record(&queue, id).await? {
+        if let Some(record) = self.store.record(&queue, id).await? {
             let mut info = TaskInfo::of_record(&queue, id, record);
             if info.state == TaskState::Pending {
                 self.add_place(&mut info).await?;
@@ -172,8 +178,15 @@ impl Inspector {
             entry: info.entry,
             deadline: None,
         }];
-        let mut seen = self.store().look_up(&info.queue, None, &wanted).await?;
-        if let Some(Found::At { state, entry, consumer, count, .. }) = seen.found.pop() {
+        let mut seen = self.store.look_up(&info.queue, None, &wanted).await?;
+        if let Some(Found::At {
+            state,
+            entry,
+            consumer,
+            count,
+            ..
+        }) = seen.found.pop()
+        {
             info.state = state;
             info.entry = entry;
             info.consumer = consumer;
@@ -183,7 +196,7 @@ impl Inspector {
     }
 
     async fn scan(&self, queue: &QueueName, id: &TaskId) -> Result<Scanned, InspectError> {
-        let scanned = self.store().scan_for(queue, id).await?;
+        let scanned = self.store.scan_for(queue, id).await?;
         scanned.ok_or_else(|| not_found(queue, id))
     }
 
@@ -203,7 +216,7 @@ impl Inspector {
             state,
             needed: "only a scheduled, retry, archived or parked task can be run now",
         };
-        match self.store().run_now(&queue, id).await? {
+        match self.store.run_now(&queue, id).await? {
             RunNow::Moved(entry) => Ok(entry),
             RunNow::WrongState(state) => Err(wrong(state)),
             // A task without a record may be in the stream.
@@ -265,17 +278,20 @@ impl Inspector {
         id: &TaskId,
         ending: Ending,
     ) -> Result<EndReply, InspectError> {
-        let notice = Notice { task: id.clone(), ending };
+        let notice = Notice {
+            task: id.clone(),
+            ending,
+        };
         let (ending, notice) = (&notice.ending, notice.encode());
         let nothing = Bytes::new();
         let reply = self
-            .store()
+            .store
             .end_recorded(queue, id, how(ending, "", &nothing), &notice)
             .await?;
         if reply != EndReply::Gone {
             return Ok(reply);
         }
-        let Some(found) = self.store().scan_for(queue, id).await? else {
+        let Some(found) = self.store.scan_for(queue, id).await? else {
             return Ok(EndReply::Gone);
         };
         let head = Head::decode(&found.envelope).map_err(|error| malformed(id, &error))?;
@@ -283,7 +299,7 @@ impl Inspector {
         let dead = Some(OWNER_DEAD_AFTER);
         let client = head.client.as_ref();
         Ok(self
-            .store()
+            .store
             .end_pending(queue, found.entry, dead, how, id, client, &notice)
             .await?)
     }

@@ -10,7 +10,11 @@ use crate::id::EntryId;
 
 impl Store {
     /// Removes the entries up to and including `last`.
-    pub(crate) async fn trim_receiver(&self, key: &Bytes, last: EntryId) -> Result<(), BackendError> {
+    pub(crate) async fn trim_receiver(
+        &self,
+        key: &Bytes,
+        last: EntryId,
+    ) -> Result<(), BackendError> {
         let first_kept = EntryId {
             sequence: last.sequence.saturating_add(1),
             ..last
