@@ -4,6 +4,7 @@
 //! connection of its own (`blocking`). It repeats nothing, except a script that the server did not
 //! know. Dropping the future of a command does not cancel it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +23,20 @@ pub(crate) use super::link::Options;
 use super::reply::Reply;
 use super::script::Script;
 use crate::error::{BackendError, BackendKind, ConnectError};
+
+/// Commands whose reply is a flat list of texts; see `reply` why that hangs.
+const FLAT_LISTS: [&str; 10] = [
+    "HGETALL",
+    "HKEYS",
+    "HMGET",
+    "HVALS",
+    "KEYS",
+    "LRANGE",
+    "MGET",
+    "SMEMBERS",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+];
 
 /// A shared connection. Clones share it; it is closed when the last one is dropped.
 #[derive(Clone, Debug)]
@@ -82,8 +97,34 @@ impl Conn {
         key: Option<&[u8]>,
         args: Vec<Bytes>,
     ) -> Result<Reply, BackendError> {
+        if FLAT_LISTS.contains(&name) {
+            let text = format!("{name} must not be sent: its reply can be taken for a message");
+            return Err(BackendError::new(BackendKind::Fatal, text));
+        }
         let values = args.into_iter().map(Value::Bytes).collect();
         self.send(name, self.slot(key), None, values).await
+    }
+
+    /// All members of a set. SMEMBERS would hang if the first is named `message` (see `reply`).
+    pub(crate) async fn members(&self, key: &Bytes) -> Result<Vec<Bytes>, BackendError> {
+        let mut found = BTreeSet::new();
+        let mut cursor = Bytes::from_static(b"0");
+        loop {
+            let args = vec![
+                key.clone(),
+                cursor,
+                Bytes::from_static(b"COUNT"),
+                number(1_000),
+            ];
+            let [next, members] = self.command("SSCAN", Some(key), args).await?.into_parts()?;
+            for member in members.into_array()? {
+                found.insert(member.into_bytes()?);
+            }
+            cursor = next.into_bytes()?;
+            if cursor == "0" {
+                return Ok(found.into_iter().collect());
+            }
+        }
     }
 
     /// Publishes a message and says how many connections of the node that was asked got it.

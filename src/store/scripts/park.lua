@@ -1,7 +1,7 @@
 -- park: puts aside a task whose name or version this server does not know, for servers that do.
 -- KEYS  1 s · 2 tasks · 3 unknown · 4 unknown:<name> · 5 cancel · 6 crashes · 7 clients · 8 n
 --       · 9 r:<client> if one is to be told
--- ARGV  1 me · 2 entry · 3 count · 4 task id · 5 name · 6 client or '' · 7 envelope · 8 notice if cancelled
+-- ARGV  1 me · 2 entry · 3 count · 4 task id · 5 name, or name@version · 6 client or '' · 7 envelope · 8 notice if cancelled
 -- Reply 0 refused · 1 parked, or ended because it was flagged as cancelled
 -- Cost  about 15 calls
 -- Atomic because between leaving the stream and being parked a crash would lose the task.

@@ -1,0 +1,142 @@
+//! Ends deliveries that succeeded.
+//!
+//! Layer 2. Called by the settler of a server, with everything that finished while its last call
+//! was under way. The first completion of an entry wins, whoever sends it.
+
+use bytes::Bytes;
+
+use super::Store;
+use super::lease::{entry, flag, text};
+use super::reply::Reply;
+use super::script::script;
+use crate::error::BackendError;
+use crate::id::{ClientId, ConsumerId, EntryId, QueueName, TaskId};
+use crate::store::class::unexpected;
+
+/// Bounds of one script.
+const ITEMS: usize = 100;
+const BYTES: usize = 256 * 1024;
+
+script!(
+    SETTLE,
+    "settle",
+    allow_oom,
+    ["look", "fence", "clock", "count", "notify", "record", "forget"]
+);
+
+/// One delivery that succeeded.
+#[derive(Clone, Debug)]
+pub(crate) struct Success {
+    pub(crate) entry: EntryId,
+    /// The task's id, if its entry says that it has a record.
+    pub(crate) record: Option<TaskId>,
+    /// Whom to tell.
+    pub(crate) client: Option<ClientId>,
+    /// What to tell; may be empty without a client.
+    pub(crate) notice: Bytes,
+}
+
+/// What became of one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Settled {
+    /// This completion counts.
+    Won,
+    /// The entry had ended before, or is not ours in strict mode. Neither an error nor a lost lease.
+    Gone,
+}
+
+impl Store {
+    /// Settles successes of one queue, at most 100 and 256 KiB a call to Redis.
+    ///
+    /// `strict` refuses what is not pending with `me` and deletes nothing then: for one lease after
+    /// a failover, which may have given out an entry id twice.
+    ///
+    /// An error may come after some were settled; repeated, those answer `Gone`.
+    pub(crate) async fn settle<'a>(
+        &self,
+        q: &QueueName,
+        me: &ConsumerId,
+        successes: impl IntoIterator<Item = &'a Success>,
+        strict: bool,
+    ) -> Result<Vec<Settled>, BackendError> {
+        let successes: Vec<&Success> = successes.into_iter().collect();
+        let mut settled = Vec::with_capacity(successes.len());
+        let mut rest = &successes[..];
+        while !rest.is_empty() {
+            let (page, others) = rest.split_at(page_len(rest));
+            self.settle_page(q, me, page, strict, &mut settled).await?;
+            rest = others;
+        }
+        Ok(settled)
+    }
+
+    async fn settle_page(
+        &self,
+        q: &QueueName,
+        me: &ConsumerId,
+        page: &[&Success],
+        strict: bool,
+        settled: &mut Vec<Settled>,
+    ) -> Result<(), BackendError> {
+        let queue = self.keys().queue(q);
+        let mut keys = vec![
+            queue.stream(),
+            queue.tasks(),
+            queue.clients(),
+            queue.cancel(),
+            queue.crashes(),
+            queue.counters(),
+        ];
+        let mut clients: Vec<&ClientId> = Vec::new();
+        let mut told = Vec::with_capacity(page.len());
+        for success in page {
+            told.push(success.client.as_ref().map_or(0, |client| number_of(&mut clients, client)));
+        }
+        keys.extend(clients.iter().map(|client| queue.receiver(client)));
+
+        let mut args = Vec::with_capacity(3 + 2 * page.len());
+        args.extend([text(me.as_str()), flag(strict), Bytes::from(told)]);
+        args.extend(page.iter().map(|success| entry(success.entry)));
+        args.extend(page.iter().map(|success| success.notice.clone()));
+        for (item, success) in page.iter().enumerate() {
+            if let Some(task) = &success.record {
+                args.extend([text(&(item + 1).to_string()), text(&task.to_string())]);
+            }
+        }
+        match self.conn().run(&SETTLE, keys, args).await? {
+            Reply::Int(_) => settled.extend(page.iter().map(|_| Settled::Won)),
+            Reply::Bytes(each) if each.len() == page.len() => {
+                settled.extend(each.iter().map(|byte| match byte {
+                    b'1' => Settled::Won,
+                    _ => Settled::Gone,
+                }));
+            }
+            _ => return Err(unexpected("one byte per settled entry", "another reply")),
+        }
+        Ok(())
+    }
+}
+
+/// How many of the first items fit into one script; at least one.
+fn page_len(items: &[&Success]) -> usize {
+    let mut bytes = 0_usize;
+    let fitting = items
+        .iter()
+        .take(ITEMS)
+        .take_while(|item| {
+            bytes = bytes.saturating_add(item.notice.len());
+            bytes <= BYTES
+        })
+        .count();
+    fitting.max(1)
+}
+
+/// The place of a client in the list, counted from 1. A page has few clients.
+fn number_of<'a>(clients: &mut Vec<&'a ClientId>, client: &'a ClientId) -> u8 {
+    let at = clients.iter().position(|known| *known == client).unwrap_or_else(|| {
+        clients.push(client);
+        clients.len() - 1
+    });
+    // At most 100 items, so at most 100 clients.
+    u8::try_from(at + 1).unwrap_or(0)
+}
