@@ -64,6 +64,8 @@ mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+mod sentinel_tests;
+#[cfg(test)]
 mod tests_server;
 #[cfg(test)]
 mod url_tests;
