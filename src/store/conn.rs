@@ -24,20 +24,6 @@ use super::reply::Reply;
 use super::script::Script;
 use crate::error::{BackendError, BackendKind, ConnectError};
 
-/// Commands whose reply is a flat list of texts; see `reply` why that hangs.
-const FLAT_LISTS: [&str; 10] = [
-    "HGETALL",
-    "HKEYS",
-    "HMGET",
-    "HVALS",
-    "KEYS",
-    "LRANGE",
-    "MGET",
-    "SMEMBERS",
-    "ZRANGE",
-    "ZRANGEBYSCORE",
-];
-
 /// A shared connection. Clones share it; it is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Conn {
@@ -97,10 +83,6 @@ impl Conn {
         key: Option<&[u8]>,
         args: Vec<Bytes>,
     ) -> Result<Reply, BackendError> {
-        if FLAT_LISTS.contains(&name) {
-            let text = format!("{name} must not be sent: its reply can be taken for a message");
-            return Err(BackendError::new(BackendKind::Fatal, text));
-        }
         let values = args.into_iter().map(Value::Bytes).collect();
         self.send(name, self.slot(key), None, values).await
     }

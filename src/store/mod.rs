@@ -52,9 +52,11 @@ pub(crate) mod subscriber;
 mod suspects;
 pub(crate) mod sweep;
 pub(crate) mod take_released;
+pub(crate) mod trim;
 pub(crate) mod unpark;
 pub(crate) mod upkeep_lock;
 pub(crate) mod url;
+pub(crate) mod wake;
 mod watcher;
 
 #[cfg(test)]
@@ -65,6 +67,8 @@ mod cluster_tests;
 mod conn_tests;
 #[cfg(test)]
 mod sentinel_tests;
+#[cfg(test)]
+mod delivery_tests;
 #[cfg(test)]
 mod tests_server;
 #[cfg(test)]

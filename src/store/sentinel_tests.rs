@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::blocking::BlockingConn;
 use super::conn::Conn;
 use super::tests_server::{TestRedis, read, send, stream, until, until_within};
+use crate::error::BackendError;
 
 #[tokio::test]
 async fn a_failover_is_followed_by_commands_and_readers_and_seen_as_another_run_id() {
@@ -21,13 +22,16 @@ async fn a_failover_is_followed_by_commands_and_readers_and_seen_as_another_run_
     assert_eq!(first.role, "master");
     let direct = replica.conn("direct").await;
     until("the replica is known and has the stream", async || {
-        let watch = Conn::connect(&sentinel.options("watch")).await.unwrap();
-        let known = watch
-            .info_text("sentinel", None)
-            .await
-            .unwrap()
-            .contains("slaves=1");
-        known && send(&direct, "EXISTS s").await.unwrap().int().unwrap() == 1
+        let known = async || -> Result<bool, BackendError> {
+            let watch = Conn::connect(&sentinel.options("watch")).await;
+            let Ok(watch) = watch else { return Ok(false) };
+            let listed = watch
+                .info_text("sentinel", None)
+                .await?
+                .contains("slaves=1");
+            Ok(listed && send(&direct, "EXISTS s").await?.int()? == 1)
+        };
+        known().await.unwrap_or(false)
     })
     .await;
     primary.kill();
