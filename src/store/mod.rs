@@ -70,6 +70,8 @@ mod delivery_tests;
 #[cfg(test)]
 mod queue_tests;
 #[cfg(test)]
+mod sentinel_tests;
+#[cfg(test)]
 mod tests_server;
 #[cfg(test)]
 mod url_tests;
