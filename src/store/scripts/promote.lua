@@ -3,7 +3,7 @@
 -- KEYS   1 s  2 tasks  3 scheduled  4 retry  5 archived
 -- ARGV   1 at most so many  2 at most so many bytes of envelopes (one task may exceed it)
 -- Reply  {moved, next due time or -1, now}; a next due time not after now: call again
--- Cost   about 8 us a task; 3 us when nothing is due
+-- Cost   about 18 us a task, most of it for its record; 60 us when nothing is due
 -- Atomic a task is in exactly one of the sets and the stream at any time.
 local now = clock()
 local most, room = tonumber(ARGV[1]), tonumber(ARGV[2])
