@@ -16,6 +16,7 @@ mod store;
 mod task;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+mod upkeep;
 
 pub use client::{
     Awaited, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten, TaskHandle,
@@ -33,7 +34,10 @@ pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
-pub use server::{Context, Handler, ServerBuilder};
+pub use server::{
+    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason, StopReport,
+    shutdown_signal,
+};
 pub use state::TaskState;
 #[cfg(feature = "macros")]
 pub use streamfleet_macros::Task;

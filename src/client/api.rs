@@ -105,7 +105,7 @@ impl Client {
     /// # }
     /// ```
     pub fn enqueue<T: Task>(&self, task: T) -> Enqueue<T> {
-        Enqueue::new(self.clone(), task)
+        Enqueue::new(Some(self.clone()), task)
     }
 
     /// Enqueues many tasks of one type with the same options, in order, in batches. There is one

@@ -79,14 +79,15 @@ impl Choice {
 /// ```
 #[must_use = "an enqueue is sent when it is awaited"]
 pub struct Enqueue<T, M = Awaited> {
-    client: Client,
+    /// None in a handler's unit test, where there is nowhere to send it to.
+    client: Option<Client>,
     task: T,
     choice: Choice,
     mode: PhantomData<M>,
 }
 
 impl<T> Enqueue<T> {
-    pub(super) fn new(client: Client, task: T) -> Self {
+    pub(crate) fn new(client: Option<Client>, task: T) -> Self {
         Self {
             client,
             task,
@@ -194,7 +195,7 @@ impl<T: Task, M> Enqueue<T, M> {
         if let Some(error) = refused {
             return Err(error);
         }
-        let owner = self.client.owner;
+        let owner = self.client.ok_or(EnqueueError::Closed)?.owner;
         let plan = Plan::<T>::new(&owner, options, codec, awaits)?;
         let task = plan.new_task(&owner.shared, &self.task)?;
         plan.lane.reserve(1)?;

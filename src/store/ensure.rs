@@ -19,6 +19,7 @@ use crate::id::{Millis, QueueName, duration_ms};
 const LAYOUT: &[u8] = b"1";
 
 script!(ENSURE, "ensure", allow_oom, ["look", "fence", "clock", "grace"]);
+script!(REGISTER, "register", allow_oom, ["look"]);
 
 /// A queue that is there now.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,7 +66,7 @@ impl Store {
         };
         // Another slot of a cluster, so another command; written each time, never remembered.
         let queues = self.keys().queues();
-        self.conn().command("SADD", Some(&queues), vec![queues.clone(), text(q.as_str())]).await?;
+        self.conn().run(&REGISTER, vec![queues], vec![text(q.as_str())]).await?;
         Ok(ensured)
     }
 }

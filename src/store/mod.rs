@@ -7,7 +7,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `url` | reading and checking the address |
-//! | `link` | one client of fred, its life, its replacement when it is frozen |
+//! | `link` `watcher` `settings` `suspects` | one client of fred, its life, its replacement when it is frozen |
 //! | `conn` | the shared connection for commands and scripts |
 //! | `blocking` | a connection for one blocking reader |
 //! | `subscriber` | a connection that listens to channels |
@@ -46,19 +46,34 @@ pub(crate) mod reply;
 pub(crate) mod run_now;
 pub(crate) mod script;
 pub(crate) mod server_leave;
+mod settings;
 pub(crate) mod settle;
 pub(crate) mod subscriber;
+mod suspects;
 pub(crate) mod sweep;
 pub(crate) mod take_released;
 pub(crate) mod trim;
 pub(crate) mod unpark;
 pub(crate) mod upkeep_lock;
 pub(crate) mod url;
+pub(crate) mod wake;
+mod watcher;
 
+#[cfg(test)]
+mod blocking_tests;
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
+
+mod delivery_tests;
+#[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
 mod tests_server;
+#[cfg(test)]
+mod url_tests;
 
 use std::sync::Arc;
 

@@ -105,7 +105,8 @@ impl Audit<'_> {
         let family = kind.split_once(':').map_or(kind, |(family, _)| family);
         match (kind, family) {
             ("s", _) => self.look_at_stream(base, key),
-            ("cfg" | "n", _) | (_, "n") => self.has_type(key, "hash").map(drop),
+            ("cfg" | "n", _) => self.has_type(key, "hash").map(drop),
+            (_, "n") => self.look_at_counters(key),
             ("clients" | "servers", _) => self.look_at_owners(key),
             ("producers", _) => self.look_at_producers(base, key),
             ("tasks", _) => self.look_at_records(base, key),
@@ -194,32 +195,48 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The time of a producer is that of its client.
+    /// A producer belongs to a client that is known, or its state says when that gave its last sign:
+    /// the state is words, the third one that time.
     fn look_at_producers(&mut self, base: &str, key: &str) -> Result<(), TestError> {
         if !self.has_type(key, "hash")? {
             return Ok(());
         }
-        let producers = self.wire.call(&["HKEYS", key])?.texts();
-        let clients = self
-            .wire
-            .call(&["ZRANGE", &format!("{base}clients"), "0", "-1"]);
-        let clients: HashSet<_> = clients
-            .map(|reply| reply.texts())
-            .unwrap_or_default()
-            .into_iter()
-            .collect();
-        let orphans: Vec<_> = producers
-            .into_iter()
-            .filter(|id| !clients.contains(id))
+        let clients = self.names(&["ZRANGE", &format!("{base}clients"), "0", "-1"]);
+        let states = self.wire.call(&["HGETALL", key])?.texts();
+        let orphans: Vec<_> = states
+            .chunks_exact(2)
+            .filter(|pair| {
+                let sign = pair[1].split(' ').nth(2).and_then(|sign| sign.parse().ok());
+                !clients.contains(&pair[0])
+                    && sign.is_none_or(|sign: i64| sign <= self.now - OWNER_KEPT_MS)
+            })
+            .map(|pair| pair[0].clone())
             .collect();
         if !orphans.is_empty() {
             let what = format!(
-                "{key} names, without an entry in {base}clients: {}",
+                "{key} names clients of no known sign of life: {}",
                 some_of(&orphans)
             );
             self.report(Leak::StaleOwner, what);
         }
         Ok(())
+    }
+
+    /// The counters of an hour or a day go away by themselves.
+    fn look_at_counters(&mut self, key: &str) -> Result<(), TestError> {
+        if self.has_type(key, "hash")? && self.wire.call(&["PTTL", key])?.int() == Some(-1) {
+            self.report(Leak::NoExpiry, format!("key {key} stays for ever"));
+        }
+        Ok(())
+    }
+
+    /// The names that a command answers; none if it fails, as on a key of the wrong type, which is
+    /// told where that key itself is looked at.
+    fn names(&mut self, command: &[&str]) -> HashSet<String> {
+        let reply = self.wire.call(command);
+        reply
+            .map(|reply| reply.texts().into_iter().collect())
+            .unwrap_or_default()
     }
 
     /// A record of a set that is looked at for itself has an owner there.
@@ -231,19 +248,11 @@ impl Audit<'_> {
             .iter()
             .map(|kind| format!("{base}{kind}"))
             .collect();
-        if let Ok(names) = self.wire.call(&["SMEMBERS", &format!("{base}unknown")]) {
-            sets.extend(
-                names
-                    .texts()
-                    .iter()
-                    .map(|name| format!("{base}unknown:{name}")),
-            );
-        }
+        let parked = self.names(&["SMEMBERS", &format!("{base}unknown")]);
+        sets.extend(parked.iter().map(|name| format!("{base}unknown:{name}")));
         let mut owned = HashSet::new();
         for set in sets {
-            if let Ok(ids) = self.wire.call(&["ZRANGE", &set, "0", "-1"]) {
-                owned.extend(ids.texts());
-            }
+            owned.extend(self.names(&["ZRANGE", &set, "0", "-1"]));
         }
         let records = self.wire.call(&["HKEYS", key])?.texts();
         let orphans: Vec<_> = records

@@ -10,6 +10,7 @@
 
 mod client;
 mod derive;
+mod flow;
 mod layers;
 mod source;
 mod support;

@@ -45,6 +45,15 @@ async fn the_documented_rest_of_a_queue_is_clean() {
         &["HSET", "streamfleet:{q}:n", "enqueued", "1"],
         &["HSET", "streamfleet:{q}:n:493827", "enqueued:1", "1"],
         &["HSET", "streamfleet:{q}:n:d:20576", "enqueued", "1"],
+        &["EXPIRE", "streamfleet:{q}:n:493827", "172800"],
+        &["EXPIRE", "streamfleet:{q}:n:d:20576", "7776000"],
+        // A client that was swept, and may come back.
+        &[
+            "HSET",
+            "streamfleet:{q}:producers",
+            "c0",
+            &format!("1 t1 {now} 1 x"),
+        ],
         &["ZADD", "streamfleet:{q}:clients", &now, "c1"],
         &["HSET", "streamfleet:{q}:producers", "c1", "1"],
         &["ZADD", "streamfleet:{q}:servers", &now, "w1"],
@@ -135,6 +144,14 @@ async fn each_key_without_owner_is_found_as_its_kind() {
         (
             Leak::StaleOwner,
             &["HSET", "streamfleet:{q}:producers", "c2", "1"],
+        ),
+        (
+            Leak::NoExpiry,
+            &["HSET", "streamfleet:{q}:n:493827", "1:enqueued", "1"],
+        ),
+        (
+            Leak::StaleOwner,
+            &["HSET", "streamfleet:{q}:producers", "c2", "1 t1 1000 1 x"],
         ),
         (Leak::WrongType, &["SET", "streamfleet:{q}:cfg", "x"]),
         (Leak::WrongType, &["SET", "streamfleet:{q}:s", "x"]),
