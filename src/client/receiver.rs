@@ -113,7 +113,7 @@ impl Receiver {
                 }
                 continue;
             }
-            match self.read(&parts).await {
+            match Box::pin(self.read(&parts)).await {
                 Ok(pages) => {
                     failed = 0;
                     for (index, entries) in pages {
@@ -234,7 +234,7 @@ impl Receiver {
                 end_one(&part.lane, &bytes);
             }
         }
-        part.lane.note_heard();
+        part.lane.note_heard(Instant::now());
         part.lane.advance(part.from, last);
         self.trims.push((part.key.clone(), last));
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
@@ -44,10 +45,11 @@ pub(super) async fn run(shared: Arc<Shared>, gap_seen: Arc<Notify>) {
             }
         }
         for lane in shared.lanes() {
-            if lane.waiting() == 0 || !(lane.take_gap() || lane.is_overdue(patience)) {
+            let now = Instant::now();
+            if lane.waiting() == 0 || !(lane.take_gap() || lane.is_overdue(now, patience)) {
                 continue;
             }
-            lane.note_looked();
+            lane.note_looked(now);
             match look(&shared, &lane).await {
                 Ok(true) => failed = 0,
                 // The receiver has not caught up: look again.
