@@ -35,8 +35,8 @@ pub(super) struct Lane {
     identity: RwLock<Identity>,
     /// What `ensure` or the last reply said; none when it has to be asked for.
     epoch: Mutex<Option<String>>,
-    /// The last notice read. Written by the receiver loop, and by `rewind`.
-    read: watch::Sender<EntryId>,
+    /// How far the receiver was read. Written by the receiver loop, and by `rewind`.
+    progress: watch::Sender<Progress>,
     /// Whether outcomes may have been missed. Set by whoever sees a gap, cleared by `repair`.
     gap: AtomicBool,
     /// Wakes `repair` when a gap was seen. One for the whole client.
@@ -53,6 +53,15 @@ pub(super) struct Lane {
 pub(super) struct Identity {
     pub(super) client: ClientId,
     pub(super) receiver: Bytes,
+}
+
+/// How far a receiver was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Progress {
+    /// The last notice read.
+    pub(super) last: EntryId,
+    /// Reads that ended with nothing behind `last`.
+    pub(super) empty_reads: u64,
 }
 
 /// When the waiters of a lane are looked up though nothing went wrong visibly.
@@ -86,7 +95,7 @@ impl Lane {
             waiting: AtomicUsize::new(0),
             identity: RwLock::new(identity),
             epoch: Mutex::new(None),
-            read: watch::Sender::new(EntryId::default()),
+            progress: watch::Sender::new(Progress::default()),
             gap: AtomicBool::new(false),
             gap_seen,
             wake,
@@ -206,15 +215,15 @@ impl Lane {
     // ---- how far the receiver was read
 
     pub(super) fn read_to(&self) -> EntryId {
-        *self.read.borrow()
+        self.progress.borrow().last
     }
 
     /// The receiver loop read from `from` to `to`. Passed over if the cursor was moved meanwhile.
     pub(super) fn advance(&self, from: EntryId, to: EntryId) {
-        self.read.send_if_modified(|cursor| {
-            let moves = *cursor == from;
+        self.progress.send_if_modified(|progress| {
+            let moves = progress.last == from;
             if moves {
-                *cursor = to;
+                progress.last = to;
             }
             moves
         });
@@ -222,12 +231,19 @@ impl Lane {
 
     /// Reads the receiver from its start again: it is a new one, or its clock stepped back.
     pub(super) fn rewind(&self) {
-        self.read.send_replace(EntryId::default());
+        self.progress
+            .send_modify(|progress| progress.last = EntryId::default());
         self.wake.notify_one();
     }
 
-    pub(super) fn watch_read(&self) -> watch::Receiver<EntryId> {
-        self.read.subscribe()
+    /// The receiver loop read, and there was nothing.
+    pub(super) fn note_empty_read(&self) {
+        self.progress
+            .send_modify(|progress| progress.empty_reads += 1);
+    }
+
+    pub(super) fn watch_progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
     }
 
     // ---- gaps
@@ -311,11 +327,23 @@ mod tests {
         };
         let (inbox, _) = mpsc::unbounded_channel();
         let notify = || Arc::new(Notify::new());
-        Arc::new(Lane::new(QueueName::default(), identity, 10, inbox, notify(), notify()))
+        Arc::new(Lane::new(
+            QueueName::default(),
+            identity,
+            10,
+            inbox,
+            notify(),
+            notify(),
+        ))
     }
 
     fn ticket(lane: &Arc<Lane>) -> Ticket {
-        Ticket::register(lane, TaskId::from_uuid(Uuid::new_v4()), None, Duration::ZERO)
+        Ticket::register(
+            lane,
+            TaskId::from_uuid(Uuid::new_v4()),
+            None,
+            Duration::ZERO,
+        )
     }
 
     #[test]
@@ -357,7 +385,10 @@ mod tests {
     fn a_full_buffer_takes_no_more_until_some_were_answered() {
         let lane = lane();
         lane.reserve(10).unwrap();
-        assert!(matches!(lane.reserve(1), Err(EnqueueError::BufferFull { limit: 10, .. })));
+        assert!(matches!(
+            lane.reserve(1),
+            Err(EnqueueError::BufferFull { limit: 10, .. })
+        ));
         lane.free(1);
         lane.reserve(1).unwrap();
     }
@@ -365,7 +396,16 @@ mod tests {
     #[test]
     fn a_cursor_that_was_rewound_is_not_moved_by_an_older_read() {
         let lane = lane();
-        let (first, second) = (EntryId { millis: 5, sequence: 0 }, EntryId { millis: 9, sequence: 0 });
+        let (first, second) = (
+            EntryId {
+                millis: 5,
+                sequence: 0,
+            },
+            EntryId {
+                millis: 9,
+                sequence: 0,
+            },
+        );
         lane.advance(EntryId::default(), first);
         lane.rewind();
         lane.advance(first, second);

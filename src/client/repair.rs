@@ -80,12 +80,13 @@ async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
             })
             .collect();
         let client = lane.client();
+        let read_before = lane.read_to();
         let seen = shared
             .store
             .look_up(&lane.queue, Some(&client), &wanted)
             .await?;
         lane.note_epoch(&seen.epoch);
-        if seen.receiver_last < lane.read_to() {
+        if seen.receiver_last < read_before {
             // Ids below what was read: another receiver than the one that was read.
             lane.rewind();
         }
@@ -128,11 +129,15 @@ fn verdict(found: Found) -> Option<Outcome> {
     }
 }
 
+/// Waits until everything the receiver held at the time of a look-up was read.
 async fn caught_up(shared: &Shared, lane: &Lane, last: EntryId) -> bool {
-    let mut read = lane.watch_read();
-    let reached = tokio::time::timeout(CATCH_UP, read.wait_for(|read| *read >= last));
+    let mut progress = lane.watch_progress();
+    // Somebody may have trimmed the receiver: then `last` is never read, but a read finds nothing.
+    // One such read may have ended before the look-up, a second one cannot.
+    let empty_reads = progress.borrow().empty_reads + 2;
+    let reached = progress.wait_for(|now| now.last >= last || now.empty_reads >= empty_reads);
     tokio::select! {
         () = shared.stop.cancelled() => false,
-        reached = reached => matches!(reached, Ok(Ok(_))),
+        reached = tokio::time::timeout(CATCH_UP, reached) => matches!(reached, Ok(Ok(_))),
     }
 }

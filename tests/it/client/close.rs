@@ -17,21 +17,37 @@ async fn close_ends_every_wait_and_leaves_no_key_and_no_connection() {
         .into_iter()
         .map(|handle| tokio::spawn(handle.unwrap().into_future()))
         .collect();
-    eventually("the receiver reads", LIMIT, async || connections(&server).await == 2).await;
+    eventually("the receiver reads", LIMIT, async || {
+        connections(&server).await == 2
+    })
+    .await;
     let start = Instant::now();
     client.close().await;
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
     for waiter in waiters {
-        let result = tokio::time::timeout(LIMIT, waiter).await.expect("a waiter hangs").unwrap();
+        let result = tokio::time::timeout(LIMIT, waiter)
+            .await
+            .expect("a waiter hangs")
+            .unwrap();
         assert!(matches!(result, Err(ResultError::Closed)), "{result:?}");
     }
-    eventually("nobody is connected", LIMIT, async || connections(&server).await == 0).await;
+    eventually("nobody is connected", LIMIT, async || {
+        connections(&server).await == 0
+    })
+    .await;
     for (command, key) in [("ZCARD", "clients"), ("HLEN", "producers")] {
         let key = format!("streamfleet:{{default}}:{key}");
         let left = server.command(&[command, &key]).await.unwrap();
         assert_eq!(left.int(), Some(0), "{key}");
     }
-    let receivers = server.command(&["KEYS", "streamfleet:{default}:r:*"]).await.unwrap();
+    let receivers = server
+        .command(&["KEYS", "streamfleet:{default}:r:*"])
+        .await
+        .unwrap();
     assert!(receivers.texts().is_empty());
     clear(&server, "default").await;
     server.finish().await;
@@ -74,7 +90,11 @@ async fn an_enqueue_in_flight_at_close_is_answered() {
     client.close().await;
     let mut stored = 1;
     for enqueue in enqueues {
-        match tokio::time::timeout(LIMIT, enqueue).await.expect("an enqueue hangs").unwrap() {
+        match tokio::time::timeout(LIMIT, enqueue)
+            .await
+            .expect("an enqueue hangs")
+            .unwrap()
+        {
             Ok(_) => stored += 1,
             Err(EnqueueError::Closed) => {}
             Err(error) => panic!("{error:?}"),
@@ -95,7 +115,9 @@ async fn a_client_can_be_closed_while_redis_is_away() {
         .unwrap();
     let handle = client.enqueue(square(1)).await.unwrap();
     server.pause().unwrap();
-    tokio::time::timeout(LIMIT, client.close()).await.expect("close hangs");
+    tokio::time::timeout(LIMIT, client.close())
+        .await
+        .expect("close hangs");
     assert!(matches!(handle.result().await, Err(ResultError::Closed)));
     server.resume().unwrap();
     server.unchecked("the client could not remove its keys: they wait for the sweep");

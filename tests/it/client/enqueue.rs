@@ -54,7 +54,11 @@ async fn a_bulk_whose_replies_are_lost_creates_each_task_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enqueues_through_a_restart_create_each_task_once() {
-    let server = TestServer::options().aof(AofMode::EverySec).start().await.unwrap();
+    let server = TestServer::options()
+        .aof(AofMode::EverySec)
+        .start()
+        .await
+        .unwrap();
     let client = Client::connect(server.url()).await.unwrap();
     let enqueues: Vec<_> = (0..20)
         .map(|_| {
@@ -69,7 +73,10 @@ async fn enqueues_through_a_restart_create_each_task_once() {
             })
         })
         .collect();
-    eventually("some are in", LIMIT, async || length(&server, "default").await > 500).await;
+    eventually("some are in", LIMIT, async || {
+        length(&server, "default").await > 500
+    })
+    .await;
     server.kill();
     server.restart().await.unwrap();
     let mut stored = 0;
@@ -87,13 +94,19 @@ async fn a_full_redis_is_named_and_takes_nothing() {
     let server = TestServer::start().await.unwrap();
     let client = Client::connect(server.url()).await.unwrap();
     client.enqueue(square(1)).forget().await.unwrap();
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    server
+        .command(&["CONFIG", "SET", "maxmemory", "1"])
+        .await
+        .unwrap();
     let start = Instant::now();
     let error = client.enqueue(square(2)).await.unwrap_err();
     assert!(matches!(error, EnqueueError::OutOfMemory(_)), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(1));
     assert_eq!(length(&server, "default").await, 1);
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
+    server
+        .command(&["CONFIG", "SET", "maxmemory", "0"])
+        .await
+        .unwrap();
     client.enqueue(square(3)).forget().await.unwrap();
     clear(&server, "default").await;
     client.close().await;
@@ -103,7 +116,11 @@ async fn a_full_redis_is_named_and_takes_nothing() {
 #[tokio::test]
 async fn a_full_buffer_refuses_at_once_and_recovers() {
     let server = TestServer::start().await.unwrap();
-    let client = Client::builder(server.url()).buffer(10).connect().await.unwrap();
+    let client = Client::builder(server.url())
+        .buffer(10)
+        .connect()
+        .await
+        .unwrap();
     client.enqueue(square(0)).forget().await.unwrap();
     server.pause().unwrap();
     let waiting: Vec<_> = (0..10)
@@ -117,7 +134,10 @@ async fn a_full_buffer_refuses_at_once_and_recovers() {
     }
     for number in 0..100_000 {
         let error = client.enqueue(square(number)).await.unwrap_err();
-        assert!(matches!(error, EnqueueError::BufferFull { limit: 10, .. }), "{error:?}");
+        assert!(
+            matches!(error, EnqueueError::BufferFull { limit: 10, .. }),
+            "{error:?}"
+        );
     }
     server.resume().unwrap();
     for enqueue in waiting {
@@ -145,7 +165,10 @@ async fn an_enqueue_that_is_never_answered_ends_as_unknown_at_its_deadline() {
     let start = Instant::now();
     let error = client.enqueue(square(1)).await.unwrap_err();
     let took = start.elapsed();
-    assert!(matches!(error, EnqueueError::Unknown { waited, .. } if waited >= deadline), "{error:?}");
+    assert!(
+        matches!(error, EnqueueError::Unknown { waited, .. } if waited >= deadline),
+        "{error:?}"
+    );
     assert!(took < deadline * 3, "{took:?}");
     proxy.set(Mode::Pass);
     proxy.cut_all();
@@ -160,7 +183,11 @@ async fn an_enqueue_that_is_never_answered_ends_as_unknown_at_its_deadline() {
 #[tokio::test]
 async fn a_payload_over_the_limit_names_its_size_and_the_limit() {
     let server = TestServer::start().await.unwrap();
-    let client = Client::builder(server.url()).max_payload(100).connect().await.unwrap();
+    let client = Client::builder(server.url())
+        .max_payload(100)
+        .connect()
+        .await
+        .unwrap();
     let big = Square {
         number: 1,
         mark: "x".repeat(200),
@@ -173,7 +200,10 @@ async fn a_payload_over_the_limit_names_its_size_and_the_limit() {
     let tasks = [square(0), big, square(2)];
     let results = client.enqueue_all(tasks).forget().await.unwrap();
     assert!(results[0].is_ok() && results[2].is_ok());
-    assert!(matches!(results[1], Err(EnqueueError::PayloadTooLarge { .. })));
+    assert!(matches!(
+        results[1],
+        Err(EnqueueError::PayloadTooLarge { .. })
+    ));
     assert_eq!(length(&server, "default").await, 2);
     clear(&server, "default").await;
     client.close().await;
@@ -187,12 +217,24 @@ async fn bad_names_and_options_are_refused_before_anything_is_sent() {
     for queue in ["", "*", "a}:{b", "receiver:x", "a b", "é"] {
         let error = client.enqueue(square(1)).queue(queue).await.unwrap_err();
         assert!(matches!(error, EnqueueError::Name(_)), "{queue}: {error:?}");
-        let error = client.enqueue_all([square(1)]).queue(queue).await.unwrap_err();
+        let error = client
+            .enqueue_all([square(1)])
+            .queue(queue)
+            .await
+            .unwrap_err();
         assert!(matches!(error, EnqueueError::Name(_)), "{queue}: {error:?}");
     }
-    let error = client.enqueue(square(1)).timeout(Duration::ZERO).await.unwrap_err();
+    let error = client
+        .enqueue(square(1))
+        .timeout(Duration::ZERO)
+        .await
+        .unwrap_err();
     assert!(matches!(error, EnqueueError::Option(_)), "{error:?}");
-    let error = client.enqueue(square(1)).header("x", "a\nb").await.unwrap_err();
+    let error = client
+        .enqueue(square(1))
+        .header("x", "a\nb")
+        .await
+        .unwrap_err();
     assert!(matches!(error, EnqueueError::Option(_)), "{error:?}");
     let keys = server.command(&["DBSIZE"]).await.unwrap();
     assert_eq!(keys.int(), Some(0));
@@ -203,7 +245,11 @@ async fn bad_names_and_options_are_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn a_bulk_gives_one_result_per_task_in_order() {
     let server = TestServer::start().await.unwrap();
-    let client = Client::builder(server.url()).buffer(300).connect().await.unwrap();
+    let client = Client::builder(server.url())
+        .buffer(300)
+        .connect()
+        .await
+        .unwrap();
     let handles: Vec<_> = client
         .enqueue_all((0..1_000).map(square))
         .queue("bulk")
@@ -249,7 +295,11 @@ async fn concurrent_enqueues_share_batches() {
 async fn a_delayed_task_is_scheduled_and_can_be_cancelled() {
     let server = TestServer::start().await.unwrap();
     let client = Client::connect(server.url()).await.unwrap();
-    let handle = client.enqueue(square(1)).delay(Duration::from_secs(600)).await.unwrap();
+    let handle = client
+        .enqueue(square(1))
+        .delay(Duration::from_secs(600))
+        .await
+        .unwrap();
     assert_eq!(handle.entry_id(), None);
     let status = handle.status().await.unwrap().unwrap();
     assert_eq!(status.state, TaskState::Scheduled);
@@ -257,7 +307,10 @@ async fn a_delayed_task_is_scheduled_and_can_be_cancelled() {
     let outcome = handle.cancel().await.unwrap();
     assert_eq!(outcome, streamfleet::CancelOutcome::Ended);
     let error = handle.result().await.unwrap_err();
-    assert!(matches!(error, streamfleet::ResultError::Cancelled), "{error:?}");
+    assert!(
+        matches!(error, streamfleet::ResultError::Cancelled),
+        "{error:?}"
+    );
     assert_eq!(handle.status().await.unwrap(), None);
     client.close().await;
     server.finish().await;

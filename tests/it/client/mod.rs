@@ -81,11 +81,21 @@ async fn length(server: &TestServer, queue: &str) -> i64 {
 
 /// Empties the stream, so that the check for leaks passes.
 async fn clear(server: &TestServer, queue: &str) {
-    server.command(&["XTRIM", &stream(queue), "MAXLEN", "0"]).await.unwrap();
+    server
+        .command(&["XTRIM", &stream(queue), "MAXLEN", "0"])
+        .await
+        .unwrap();
 }
 
 /// The connections of this library, by the name they gave themselves.
 async fn connections(server: &TestServer) -> usize {
-    let list = server.command(&["CLIENT", "LIST"]).await.unwrap().text().unwrap();
-    list.lines().filter(|line| line.contains("name=streamfleet-")).count()
+    let list = server
+        .command(&["CLIENT", "LIST"])
+        .await
+        .unwrap()
+        .text()
+        .unwrap();
+    list.lines()
+        .filter(|line| line.contains("name=streamfleet-"))
+        .count()
 }
