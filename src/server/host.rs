@@ -32,17 +32,14 @@ impl Host for LaneHost {
         .boxed()
     }
 
-    fn take<'a>(
-        &'a self,
-        room: Room,
-        take: BoxFuture<'a, Vec<Delivery>>,
-    ) -> BoxFuture<'a, usize> {
+    fn take<'a>(&'a self, room: Room, take: BoxFuture<'a, Vec<Delivery>>) -> BoxFuture<'a, usize> {
         async move {
             let in_flight = self.core.deliveries_in_flight.read().await;
             let deliveries = take.await;
             let taken = deliveries.len();
             add(&self.core.counts.reclaimed, taken);
-            self.core.admit(self.lane, deliveries, Some(room.slots), room.suspect);
+            self.core
+                .admit(self.lane, deliveries, Some(room.slots), room.suspect);
             drop(in_flight);
             taken
         }

@@ -16,8 +16,12 @@ use crate::error::BackendError;
 use crate::id::{ClientId, EntryId, QueueName, TaskId, duration_ms};
 
 script!(
-    END_TASK, "end_task", allow_oom,
-    ["look", "fence", "clock", "count", "forget", "notify", "record"]
+    END_TASK,
+    "end_task",
+    allow_oom,
+    [
+        "look", "fence", "clock", "count", "forget", "notify", "record"
+    ]
 );
 
 /// How a task ends.
@@ -60,7 +64,10 @@ impl Ended<'_> {
 impl Store {
     /// Ends the task of an entry, wherever it is by now. An owner idle for `idle_at_least` counts
     /// as dead; without it, whoever owns the entry runs it.
-    #[expect(clippy::too_many_arguments, reason = "one argument for each thing the script needs")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument for each thing the script needs"
+    )]
     pub(crate) async fn end_pending(
         &self,
         q: &QueueName,
@@ -87,7 +94,10 @@ impl Store {
         self.end_task(q, None, None, how, task, None, notice).await
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one argument for each thing the script needs")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument for each thing the script needs"
+    )]
     async fn end_task(
         &self,
         q: &QueueName,
@@ -108,8 +118,19 @@ impl Store {
             arg::client(client),
             notice.clone(),
         ];
-        if let Ended::Archived { reason, error, name, envelope } = how {
-            args.extend([arg::text(name), envelope.clone(), arg::text(reason), arg::text(error)]);
+        if let Ended::Archived {
+            reason,
+            error,
+            name,
+            envelope,
+        } = how
+        {
+            args.extend([
+                arg::text(name),
+                envelope.clone(),
+                arg::text(reason),
+                arg::text(error),
+            ]);
         }
         let reply = self
             .conn()

@@ -66,7 +66,6 @@ mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
-
 mod delivery_tests;
 #[cfg(test)]
 mod queue_tests;
@@ -108,7 +107,10 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(conn: conn::Conn, prefix: Prefix) -> Self {
-        Self { conn, keys: Arc::new(keys::Keys::new(prefix)) }
+        Self {
+            conn,
+            keys: Arc::new(keys::Keys::new(prefix)),
+        }
     }
 
     pub(crate) const fn conn(&self) -> &conn::Conn {

@@ -10,7 +10,10 @@ impl Store {
     /// All queues, sorted. A name that could not be ours is left out.
     pub(crate) async fn queues(&self) -> Result<Vec<QueueName>, BackendError> {
         let key = self.keys().queues();
-        let reply = self.conn().command("SMEMBERS", Some(&key), vec![key.clone()]).await?;
+        let reply = self
+            .conn()
+            .command("SMEMBERS", Some(&key), vec![key.clone()])
+            .await?;
         let mut queues: Vec<QueueName> = reply
             .array()?
             .iter()
