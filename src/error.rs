@@ -117,6 +117,13 @@ impl BackendError {
     }
 }
 
+impl BackendError {
+    /// Whether Redis refused because it has no memory left.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.kind == BackendKind::NotExecuted && self.message.starts_with("OOM")
+    }
+}
+
 /// Why a client or a server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

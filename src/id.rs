@@ -125,6 +125,15 @@ impl Default for QueueName {
     }
 }
 
+#[cfg(feature = "testing")]
+impl QueueName {
+    /// A name of ours, known to be of the alphabet.
+    pub(crate) fn literal(name: &'static str) -> Self {
+        debug_assert!(check_name("queue", name).is_ok());
+        Self(Arc::from(name))
+    }
+}
+
 impl ClientId {
     /// A client id from 16 random bytes.
     pub(crate) fn from_random(random: Uuid) -> Self {
@@ -163,6 +172,11 @@ impl TaskId {
     /// An id of our own.
     pub(crate) const fn from_uuid(uuid: Uuid) -> Self {
         Self(TaskIdKind::Uuid(uuid))
+    }
+
+    /// An id for a task whose envelope names none.
+    pub(crate) fn of_entry(entry: EntryId) -> Self {
+        Self(TaskIdKind::Name(Arc::from(format!("entry-{entry}").as_str())))
     }
 
     /// The UUID, unless the id is a name given by a user.

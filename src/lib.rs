@@ -3,9 +3,11 @@
 // The derive names this crate from outside; inside, its tests need the same name.
 extern crate self as streamfleet;
 
+mod client;
 mod envelope;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod options;
 mod server;
@@ -14,7 +16,12 @@ mod store;
 mod task;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+mod upkeep;
 
+pub use client::{
+    Awaited, Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueFuture, Forgotten, TaskHandle,
+    TaskStatus,
+};
 pub use error::{
     BackendError, BackendKind, BuildError, ConfigError, ConnectError, EnqueueError, InspectError,
     InvalidName, ResultError, ServerError,
@@ -22,11 +29,15 @@ pub use error::{
 pub use id::{
     ClientId, ConsumerId, EntryId, Fence, MAX_NAME_BYTES, Millis, Prefix, QueueName, TaskId,
 };
+pub use inspect::{CancelOutcome, Inspector, Page, PauseInfo, QueueCounts, TaskInfo, TaskPage};
 pub use options::{
     Backoff, Codec, DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT, MAX_BACKOFF,
     TaskOptions,
 };
-pub use server::{Context, Handler, ServerBuilder};
+pub use server::{
+    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason, StopReport,
+    shutdown_signal,
+};
 pub use state::TaskState;
 #[cfg(feature = "macros")]
 pub use streamfleet_macros::Task;

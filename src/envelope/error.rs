@@ -2,6 +2,8 @@
 //!
 //! Layer 1. What follows from it (park, archive, report) is decided by the callers.
 
+use crate::error::{ConfigError, InvalidName};
+
 /// Why bytes are not an envelope, or not a notice.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum EnvelopeError {
@@ -29,5 +31,19 @@ impl EnvelopeError {
     #[cold]
     pub(super) fn malformed(text: impl Into<String>) -> Self {
         Self::Malformed(text.into())
+    }
+}
+
+/// A name from outside is part of the format.
+impl From<InvalidName> for EnvelopeError {
+    fn from(error: InvalidName) -> Self {
+        Self::malformed(error.to_string())
+    }
+}
+
+/// So is an option: what arrives is held to the limits of what may be sent.
+impl From<ConfigError> for EnvelopeError {
+    fn from(error: ConfigError) -> Self {
+        Self::malformed(error.to_string())
     }
 }

@@ -37,12 +37,11 @@ impl Head {
     pub(super) fn read_rest(reader: &mut Reader<'_>, version: u8) -> Result<Self, EnvelopeError> {
         let id = read_task_id(reader)?;
         let name = reader.text("task name")?;
-        check_name("task", name).map_err(|error| EnvelopeError::malformed(error.to_string()))?;
+        check_name("task", name)?;
         let client = if reader.nil() {
             None
         } else {
-            let client = ClientId::new(reader.text("client id")?);
-            Some(client.map_err(|error| EnvelopeError::malformed(error.to_string()))?)
+            Some(ClientId::new(reader.text("client id")?)?)
         };
         Ok(Self {
             version,
@@ -73,8 +72,7 @@ pub(super) fn read_version(reader: &mut Reader<'_>) -> Result<(u8, u32), Envelop
 /// 16 bytes of a UUID, or text.
 pub(super) fn read_task_id(reader: &mut Reader<'_>) -> Result<TaskId, EnvelopeError> {
     if !reader.is_binary() {
-        return TaskId::new(reader.text("task id")?)
-            .map_err(|error| EnvelopeError::malformed(error.to_string()));
+        return Ok(TaskId::new(reader.text("task id")?)?);
     }
     let raw = reader.slice("task id")?;
     let uuid = Uuid::from_slice(raw).map_err(|_| {

@@ -171,7 +171,10 @@ mod tests {
 
     #[test]
     fn nothing_asked_for_is_no_part() {
-        assert_eq!(resolve(&TaskOptions::default(), NOW).unwrap(), Parts::default());
+        assert_eq!(
+            resolve(&TaskOptions::default(), NOW).unwrap(),
+            Parts::default()
+        );
     }
 
     #[test]
@@ -194,14 +197,22 @@ mod tests {
     #[test]
     fn parts_of_a_millisecond_are_rounded_up() {
         let odd = Duration::from_nanos(1_000_001);
-        let options = TaskOptions::default().timeout(odd).backoff(Backoff::Exponential {
-            initial: odd,
-            max: odd,
-        });
+        let options = TaskOptions::default()
+            .timeout(odd)
+            .backoff(Backoff::Exponential {
+                initial: odd,
+                max: odd,
+            });
         let parts = resolve(&options, NOW).unwrap();
         let two = Duration::from_millis(2);
         assert_eq!(parts.timeout, Some(two));
-        assert_eq!(parts.backoff, Some(Backoff::Exponential { initial: two, max: two }));
+        assert_eq!(
+            parts.backoff,
+            Some(Backoff::Exponential {
+                initial: two,
+                max: two
+            })
+        );
     }
 
     #[test]
@@ -209,21 +220,51 @@ mod tests {
         let base = TaskOptions::default;
         let day = Duration::from_secs(DAY);
         for (options, text) in [
-            (base().max_retries(1_001), "max_retries is 1001, but must be 0 to 1000"),
-            (base().timeout(Duration::ZERO), "timeout is 0ns, but must be 1ms to 30 days"),
-            (base().timeout(day * 31), "timeout is 2678400s, but must be 1ms to 30 days"),
-            (base().delay(day * 4_000), "delay is 345600000s, but must be at most 10 years ahead"),
-            (base().delay(Duration::MAX), "but must be at most 10 years ahead"),
-            (base().at(NOW + day * 4_000), "at is 345600000s after 1970, but must be at most"),
+            (
+                base().max_retries(1_001),
+                "max_retries is 1001, but must be 0 to 1000",
+            ),
+            (
+                base().timeout(Duration::ZERO),
+                "timeout is 0ns, but must be 1ms to 30 days",
+            ),
+            (
+                base().timeout(day * 31),
+                "timeout is 2678400s, but must be 1ms to 30 days",
+            ),
+            (
+                base().delay(day * 4_000),
+                "delay is 345600000s, but must be at most 10 years ahead",
+            ),
+            (
+                base().delay(Duration::MAX),
+                "but must be at most 10 years ahead",
+            ),
+            (
+                base().at(NOW + day * 4_000),
+                "at is 345600000s after 1970, but must be at most",
+            ),
             (
                 base().deadline(NOW - Duration::from_secs(5)),
                 "deadline is 5s before 1970, but must be a time from 1970 to 9999",
             ),
-            (base().deadline(NOW + day * 4_000_000), "but must be a time from 1970 to 9999"),
-            (base().backoff(Backoff::Fixed(day * 2)), "backoff is 172800s, but must be 0 to 24 hours"),
-            (base().header("a", "x\r\ny"), r#"header is "a: x\r\ny", but must be a name and a value"#),
+            (
+                base().deadline(NOW + day * 4_000_000),
+                "but must be a time from 1970 to 9999",
+            ),
+            (
+                base().backoff(Backoff::Fixed(day * 2)),
+                "backoff is 172800s, but must be 0 to 24 hours",
+            ),
+            (
+                base().header("a", "x\r\ny"),
+                r#"header is "a: x\r\ny", but must be a name and a value"#,
+            ),
             (base().header("", "x"), "without control characters"),
-            (base().header("a", "x".repeat(8_192)), "8193 bytes, but must be at most 8192 bytes"),
+            (
+                base().header("a", "x".repeat(8_192)),
+                "8193 bytes, but must be at most 8192 bytes",
+            ),
         ] {
             let error = error(&options);
             assert!(error.contains(text), "{error}");
@@ -233,9 +274,17 @@ mod tests {
     #[test]
     fn backoffs_that_cannot_double_are_refused() {
         let [zero, one, two] = [0, 1, 2].map(Duration::from_secs);
-        for (initial, max) in [(zero, one), (two, one), (one, MAX_BACKOFF + one), (one, Duration::MAX)] {
+        for (initial, max) in [
+            (zero, one),
+            (two, one),
+            (one, MAX_BACKOFF + one),
+            (one, Duration::MAX),
+        ] {
             let options = TaskOptions::default().backoff(Backoff::Exponential { initial, max });
-            assert!(error(&options).starts_with("backoff is "), "{initial:?} {max:?}");
+            assert!(
+                error(&options).starts_with("backoff is "),
+                "{initial:?} {max:?}"
+            );
         }
     }
 

@@ -81,6 +81,26 @@ impl Ending {
     }
 }
 
+impl Ending {
+    /// What happened, for people: at most 8 KiB.
+    pub(crate) fn text(&self) -> String {
+        let text = match self {
+            Self::Failed { text, .. }
+            | Self::Panicked(text)
+            | Self::NoHandler(text)
+            | Self::Undecodable(text)
+            | Self::Discarded(text) => text.clone(),
+            Self::TimedOut(timeout) => format!("ran longer than its timeout of {timeout:?}"),
+            Self::Poison { crashes } => format!("{crashes} processes died while they ran it"),
+            Self::OutputTooLarge { bytes, limit } => {
+                format!("output has {bytes} bytes, the limit is {limit}")
+            }
+            _ => self.word().to_owned(),
+        };
+        cut_text(&text, MAX_TEXT_BYTES).to_owned()
+    }
+}
+
 impl Notice {
     /// The bytes of the field `o`.
     pub(crate) fn encode(&self) -> Bytes {
@@ -211,7 +231,7 @@ fn read_ending(reader: &mut Reader<'_>, bytes: &Bytes) -> Result<Ending, Envelop
         "panicked" => Ending::Panicked(read_text(reader)?),
         "timed_out" => Ending::TimedOut(Duration::from_millis(reader.uint("timeout", u64::MAX)?)),
         "poison" => Ending::Poison {
-            crashes: reader.uint("crashes", u64::from(u32::MAX))? as u32,
+            crashes: reader.uint("count of crashes", u64::from(u32::MAX))? as u32,
         },
         "no_handler" => Ending::NoHandler(read_text(reader)?),
         "undecodable" => Ending::Undecodable(read_text(reader)?),

@@ -14,7 +14,7 @@ use super::options::{
     check_timeout,
 };
 use super::wire::{Reader, Writer};
-use crate::error::{ConfigError, shown};
+use crate::error::shown;
 use crate::id::{Millis, duration_ms};
 use crate::options::{Backoff, MAX_BACKOFF};
 
@@ -160,7 +160,7 @@ impl Parts {
             }
             "t" => {
                 let timeout = reader.uint("timeout", duration_ms(MAX_TIMEOUT))?;
-                let timeout = check_timeout(Duration::from_millis(timeout)).map_err(refused)?;
+                let timeout = check_timeout(Duration::from_millis(timeout))?;
                 set(&mut self.timeout, key, timeout)?;
             }
             "d" => {
@@ -215,7 +215,7 @@ fn read_backoff(reader: &mut Reader<'_>) -> Result<Backoff, EnvelopeError> {
             )));
         }
     };
-    check_backoff(backoff).map_err(refused)
+    Ok(check_backoff(backoff)?)
 }
 
 fn read_headers(reader: &mut Reader<'_>) -> Result<BTreeMap<String, String>, EnvelopeError> {
@@ -225,8 +225,8 @@ fn read_headers(reader: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Env
         let name = reader.text("name of a header")?;
         let value = reader.text("value of a header")?;
         bytes += name.len() + value.len();
-        check_header_bytes(bytes).map_err(refused)?;
-        check_header(name, value).map_err(refused)?;
+        check_header_bytes(bytes)?;
+        check_header(name, value)?;
         if headers.insert(name.to_owned(), value.to_owned()).is_some() {
             return Err(EnvelopeError::malformed(format!(
                 "header \"{}\" is there twice",
@@ -257,8 +257,4 @@ fn check_key(key: &str) -> Result<(), EnvelopeError> {
 
 fn twice(key: &str) -> EnvelopeError {
     EnvelopeError::malformed(format!("part \"{}\" is there twice", shown(key)))
-}
-
-fn refused(error: ConfigError) -> EnvelopeError {
-    EnvelopeError::malformed(error.to_string())
 }

@@ -86,7 +86,10 @@ impl Envelope {
     pub(crate) fn decode(bytes: &Bytes, limits: &Limits) -> Result<Self, EnvelopeError> {
         let limit = limits.max_bytes.saturating_add(MAX_FRAME_BYTES);
         if bytes.len() > limit {
-            return Err(EnvelopeError::TooLarge { bytes: bytes.len(), limit });
+            return Err(EnvelopeError::TooLarge {
+                bytes: bytes.len(),
+                limit,
+            });
         }
         let mut reader = Reader::new(bytes);
         let (version, elements) = read_version(&mut reader)?;
@@ -124,8 +127,15 @@ impl Envelope {
 
     /// At least as many bytes as the envelope needs.
     pub(super) fn size(&self) -> usize {
-        let id = if self.id.as_uuid().is_some() { 18 } else { MAX_NAME_BYTES };
-        let client = self.client.as_ref().map_or(0, |client| client.as_str().len());
+        let id = if self.id.as_uuid().is_some() {
+            18
+        } else {
+            MAX_NAME_BYTES
+        };
+        let client = self
+            .client
+            .as_ref()
+            .map_or(0, |client| client.as_str().len());
         FIXED_BYTES + id + self.name.len() + client + self.payload.len() + self.parts.size()
     }
 }

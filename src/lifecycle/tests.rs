@@ -21,7 +21,15 @@ fn failed(retry: Retry) -> Run {
 /// A failure by policy with a wait of one second.
 fn next(run: Run, attempt: u32, max_retries: u32, deadline: Option<u64>) -> Next {
     let deadline = deadline.map(|ms| Millis(NOW.0 + ms));
-    decide(&run, attempt, max_retries, Backoff::Fixed(SECOND), deadline, NOW, 0.5)
+    decide(
+        &run,
+        attempt,
+        max_retries,
+        Backoff::Fixed(SECOND),
+        deadline,
+        NOW,
+        0.5,
+    )
 }
 
 #[test]
@@ -47,10 +55,19 @@ fn each_ending_without_a_retry_has_its_step() {
 
 #[test]
 fn a_task_is_tried_once_more_than_it_may_be_retried() {
-    for run in [failed(Retry::ByPolicy), failed(Retry::After(SECOND)), Run::Panicked, Run::TimedOut] {
+    for run in [
+        failed(Retry::ByPolicy),
+        failed(Retry::After(SECOND)),
+        Run::Panicked,
+        Run::TimedOut,
+    ] {
         for max_retries in [0, 1, 25, 1_000] {
             let (mut attempt, mut runs) = (0, 1);
-            while let Next::Retry { attempt: failures, delay } = next(run, attempt, max_retries, None) {
+            while let Next::Retry {
+                attempt: failures,
+                delay,
+            } = next(run, attempt, max_retries, None)
+            {
                 assert_eq!((failures, delay), (attempt + 1, SECOND));
                 attempt = failures;
                 runs += 1;
@@ -70,7 +87,11 @@ fn more_failures_than_retries_are_archived() {
 
 #[test]
 fn a_retry_at_the_deadline_expires_and_one_before_it_does_not() {
-    for run in [Run::Panicked, failed(Retry::After(SECOND)), failed(Retry::Snooze(SECOND))] {
+    for run in [
+        Run::Panicked,
+        failed(Retry::After(SECOND)),
+        failed(Retry::Snooze(SECOND)),
+    ] {
         assert_eq!(next(run, 0, 25, Some(1_000)), Next::Expire);
         assert_ne!(next(run, 0, 25, Some(1_001)), Next::Expire);
     }
@@ -88,7 +109,13 @@ fn a_snooze_counts_nothing_and_needs_no_retries() {
 #[test]
 fn waits_that_handlers_ask_for_are_bounded() {
     let longest = next(failed(Retry::After(Duration::MAX)), 0, 1, None);
-    assert_eq!(longest, Next::Retry { delay: MAX_DELAY, attempt: 1 });
+    assert_eq!(
+        longest,
+        Next::Retry {
+            delay: MAX_DELAY,
+            attempt: 1
+        }
+    );
     let longest = next(failed(Retry::Snooze(Duration::MAX)), 0, 1, None);
     assert_eq!(longest, Next::Snooze { delay: MAX_DELAY });
 }
@@ -98,14 +125,23 @@ fn the_curve_starts_at_fifteen_seconds_and_ends_at_a_day() {
     let curve = |failures, jitter| backoff_delay(Backoff::Curve, failures, jitter).as_secs_f64();
     assert_eq!([curve(1, 0.0), curve(1, 0.5)], [15.0, 30.0]);
     assert_eq!([curve(3, 0.0), curve(3, 0.5)], [31.0, 76.0]);
-    assert_eq!([curve(25, 0.0), curve(1_000, 1.0), curve(u32::MAX, 0.3)], [86_400.0; 3]);
-    let days: f64 = (1..=DEFAULT_MAX_RETRIES).map(|n| curve(n, 0.5)).sum::<f64>() / 86_400.0;
+    assert_eq!(
+        [curve(25, 0.0), curve(1_000, 1.0), curve(u32::MAX, 0.3)],
+        [86_400.0; 3]
+    );
+    let days: f64 = (1..=DEFAULT_MAX_RETRIES)
+        .map(|n| curve(n, 0.5))
+        .sum::<f64>()
+        / 86_400.0;
     assert!((10.0..12.0).contains(&days), "all retries take {days} days");
 }
 
 #[test]
 fn an_exponential_wait_doubles_and_is_drawn_from_the_upper_half() {
-    let doubling = Backoff::Exponential { initial: SECOND, max: SECOND * 6 };
+    let doubling = Backoff::Exponential {
+        initial: SECOND,
+        max: SECOND * 6,
+    };
     let lowest = [1, 2, 3, 4, u32::MAX].map(|n| backoff_delay(doubling, n, 0.0).as_millis());
     assert_eq!(lowest, [500, 1_000, 2_000, 3_000, 3_000]);
     let middle = [1, 2, 3, 4].map(|n| backoff_delay(doubling, n, 0.5).as_millis());

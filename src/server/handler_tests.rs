@@ -20,7 +20,7 @@ struct App {
 }
 
 fn cx() -> Context<App> {
-    Context::new(Arc::new(App { bonus: 1 }))
+    Context::test(App { bonus: 1 })
 }
 
 fn payload(codec: Codec, n: u64) -> Bytes {

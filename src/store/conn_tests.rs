@@ -1,78 +1,19 @@
 //! The connections against a real server: what they do when it refuses, dies, freezes or restarts.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::blocking::BlockingConn;
 use super::conn::{Conn, info_field};
-use super::reply::{Reply, StreamEntries};
 use super::script::script;
 use super::subscriber::Subscriber;
-use super::tests_server::{TestRedis, until, until_within};
-use crate::error::{BackendError, BackendKind, ConnectError};
-use crate::id::EntryId;
+use super::tests_server::{
+    TestRedis, bytes, clients, id_of, listed, read, send, stream, until, until_within,
+};
+use crate::error::{BackendKind, ConnectError};
 
 script!(ECHO, "echo", allow_oom, []);
-
-fn bytes<const N: usize>(texts: [&str; N]) -> Vec<Bytes> {
-    texts
-        .map(|text| Bytes::copy_from_slice(text.as_bytes()))
-        .to_vec()
-}
-
-async fn send(conn: &Conn, line: &str) -> Result<Reply, BackendError> {
-    let (name, args) = line.split_once(' ').unwrap_or((line, ""));
-    let args = args
-        .split_whitespace()
-        .map(|arg| Bytes::copy_from_slice(arg.as_bytes()))
-        .collect();
-    conn.command(String::leak(name.to_owned()), None, args)
-        .await
-}
-
-async fn listed(conn: &Conn, name: &str) -> usize {
-    let list = send(conn, "CLIENT LIST").await.unwrap();
-    let wanted = format!("name=streamfleet-{name}");
-    list.text()
-        .unwrap()
-        .split_whitespace()
-        .filter(|part| *part == wanted)
-        .count()
-}
-
-async fn id_of(conn: &Conn, name: &str) -> Option<String> {
-    let list = send(conn, "CLIENT LIST").await.ok()?;
-    let wanted = format!(" name=streamfleet-{name} ");
-    let line = list
-        .text()
-        .ok()?
-        .lines()
-        .find(|line| line.contains(&wanted))?
-        .to_owned();
-    Some(
-        line.split_whitespace()
-            .next()?
-            .trim_start_matches("id=")
-            .to_owned(),
-    )
-}
-
-async fn stream(conn: &Conn, key: &str) -> Bytes {
-    send(conn, &format!("XGROUP CREATE {key} servers 0 MKSTREAM"))
-        .await
-        .unwrap();
-    Bytes::copy_from_slice(key.as_bytes())
-}
-
-async fn read(
-    reader: &BlockingConn,
-    block: Option<Duration>,
-    keys: &[Bytes],
-) -> Result<Vec<StreamEntries>, BackendError> {
-    reader.read_group("servers", "me", 10, block, keys).await
-}
 
 #[tokio::test]
 async fn a_wrong_password_is_fatal_at_once_and_not_shown() {
@@ -345,35 +286,6 @@ async fn a_frozen_server_makes_commands_ambiguous_and_is_left_and_found_again() 
 }
 
 #[tokio::test]
-async fn unblocking_wakes_a_read_within_100_ms() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let key = stream(&conn, "s").await;
-    let reader = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    let target = reader.unblock_target();
-    let blocked = tokio::spawn(async move {
-        let found = read(&reader, Some(Duration::from_secs(10)), &[key.clone()]).await;
-        (Instant::now(), found, reader, key)
-    });
-    until("the reader is blocked", async || {
-        conn.unblock(&target).await.unwrap()
-    })
-    .await;
-    let woken = Instant::now();
-    let (at, found, reader, key) = blocked.await.unwrap();
-    assert_eq!(found.unwrap(), []);
-    assert!(at.saturating_duration_since(woken) < Duration::from_millis(100));
-    // The connection is as good as before, and what comes later is not lost.
-    send(&conn, "XADD s * t a").await.unwrap();
-    assert_eq!(read(&reader, None, &[key]).await.unwrap()[0].1.len(), 1);
-    assert!(!conn.unblock(&target).await.unwrap());
-    drop(reader);
-    assert!(!conn.unblock(&target).await.unwrap());
-}
-
-#[tokio::test]
 async fn dropped_connections_are_closed() {
     let server = TestRedis::start(&[]).await;
     let watcher = server.conn("watcher").await;
@@ -398,207 +310,6 @@ async fn dropped_connections_are_closed() {
         send(&again, "PING").await.unwrap_err().kind(),
         BackendKind::Fatal
     );
-}
-
-async fn clients(conn: &Conn) -> usize {
-    send(conn, "CLIENT LIST")
-        .await
-        .unwrap()
-        .text()
-        .unwrap()
-        .lines()
-        .count()
-}
-
-#[tokio::test]
-async fn reads_keep_the_order_of_streams_and_show_deleted_entries() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let reader = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    let mut keys = Vec::new();
-    for name in ["z", "a", "m", "b", "y", "c"] {
-        keys.push(stream(&conn, name).await);
-        send(&conn, &format!("XADD {name} 1-1 t of-{name}"))
-            .await
-            .unwrap();
-        send(&conn, &format!("XADD {name} 1-2 t 2 t 3"))
-            .await
-            .unwrap();
-    }
-    let found = read(&reader, Some(Duration::from_millis(100)), &keys)
-        .await
-        .unwrap();
-    assert_eq!(
-        found.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
-        [0, 1, 2, 3, 4, 5]
-    );
-    assert_eq!(found[2].1[0].first_field().unwrap().1, "of-m");
-    assert_eq!(
-        found[2].1[1].fields.as_ref().unwrap().len(),
-        2,
-        "duplicate names are kept"
-    );
-    let start = Instant::now();
-    assert_eq!(
-        read(&reader, Some(Duration::from_millis(100)), &keys)
-            .await
-            .unwrap(),
-        []
-    );
-    assert!(start.elapsed() >= Duration::from_millis(90));
-    let last = EntryId {
-        millis: 1,
-        sequence: 1,
-    };
-    let after = reader
-        .read(10, Duration::from_millis(50), &[(keys[1].clone(), last)])
-        .await
-        .unwrap();
-    assert_eq!(
-        (after[0].0, after[0].1[0].id.to_string()),
-        (0, "1-2".to_owned())
-    );
-    send(&conn, "XDEL a 1-1").await.unwrap();
-    let pending = conn
-        .command(
-            "XREADGROUP",
-            Some(b"a"),
-            bytes(["GROUP", "servers", "me", "STREAMS", "a", "0"]),
-        )
-        .await
-        .unwrap();
-    let pending = super::reply::streams(pending, keys.iter()).unwrap();
-    assert_eq!((pending[0].0, pending[0].1[0].fields.as_ref()), (1, None));
-    send(&conn, "DEL m").await.unwrap();
-    assert_eq!(
-        read(&reader, None, &keys).await.unwrap_err().kind(),
-        BackendKind::Group
-    );
-}
-
-#[tokio::test]
-async fn a_stream_that_is_deleted_under_a_read_is_named_a_missing_group() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let key = stream(&conn, "s").await;
-    let reader = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    let blocked =
-        tokio::spawn(async move { read(&reader, Some(Duration::from_secs(5)), &[key]).await });
-    until("the reader is blocked", async || {
-        conn.info_text("clients", None)
-            .await
-            .unwrap()
-            .contains("blocked_clients:1")
-    })
-    .await;
-    send(&conn, "DEL s").await.unwrap();
-    assert_eq!(
-        blocked.await.unwrap().unwrap_err().kind(),
-        BackendKind::Group
-    );
-}
-
-#[tokio::test]
-async fn a_read_past_its_deadline_is_rebuilt_and_the_old_connection_killed() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let key = stream(&conn, "s").await;
-    let reader = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    server.signal("-STOP");
-    let start = Instant::now();
-    let error = read(&reader, Some(Duration::from_millis(100)), &[key.clone()])
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
-    assert!((3_000..4_000).contains(&start.elapsed().as_millis()));
-    server.signal("-CONT");
-    reader
-        .reconnects()
-        .wait_for(|count| *count >= 1)
-        .await
-        .unwrap();
-    send(&conn, "XADD s * t a").await.unwrap();
-    let found = read(&reader, Some(Duration::from_secs(1)), &[key])
-        .await
-        .unwrap();
-    assert_eq!(found[0].1.len(), 1, "nobody else took it");
-    reader.kill_old(&conn).await;
-    until("one reader is left", async || {
-        listed(&conn, "reader").await == 1
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_dropped_read_takes_nothing_with_it() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let key = stream(&conn, "s").await;
-    let reader = Arc::new(
-        BlockingConn::connect(&server.options("reader"))
-            .await
-            .unwrap(),
-    );
-    let keys = [key];
-    let reading = read(&reader, Some(Duration::from_secs(10)), &keys);
-    assert!(
-        tokio::time::timeout(Duration::from_millis(200), reading)
-            .await
-            .is_err()
-    );
-    until("the reader is not blocked any more", async || {
-        conn.info_text("clients", None)
-            .await
-            .unwrap()
-            .contains("blocked_clients:0")
-    })
-    .await;
-    send(&conn, "XADD s * t a").await.unwrap();
-    let found = read(&reader, Some(Duration::from_secs(3)), &keys)
-        .await
-        .unwrap();
-    assert_eq!(found[0].1.len(), 1);
-}
-
-#[tokio::test]
-async fn an_old_connection_is_killed_only_if_it_is_ours() {
-    let server = TestRedis::start(&[]).await;
-    let conn = server.conn("conn").await;
-    let reader = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    let stranger = server.conn("stranger").await;
-    until("all are named", async || {
-        listed(&conn, "stranger").await == 1
-    })
-    .await;
-    let stranger_id = id_of(&conn, "stranger").await.unwrap();
-    let zombie = BlockingConn::connect(&server.options("reader"))
-        .await
-        .unwrap();
-    until("both are named", async || {
-        listed(&conn, "reader").await == 2
-    })
-    .await;
-    let zombie_id = id_of(&conn, "reader").await.unwrap();
-    reader.pretend_old(&[
-        stranger_id.parse().unwrap(),
-        zombie_id.parse().unwrap(),
-        99_999,
-    ]);
-    reader.kill_old(&conn).await;
-    assert_eq!(id_of(&conn, "stranger").await.unwrap(), stranger_id);
-    until("the zombie had to come back", async || {
-        *zombie.reconnects().borrow() + *reader.reconnects().borrow() == 1
-    })
-    .await;
-    assert_eq!(*stranger.reconnects().borrow(), 0);
 }
 
 #[tokio::test]
@@ -635,4 +346,33 @@ async fn a_slow_listener_loses_messages_and_nothing_else() {
         .await
         .unwrap();
     assert_eq!(messages.recv().await.unwrap().1, "last");
+}
+
+#[tokio::test]
+async fn more_commands_than_the_buffer_holds_are_refused_as_not_executed() {
+    let server = TestRedis::start(&[]).await;
+    let conn = server.conn("full").await;
+    server.signal("-STOP");
+    let value = Bytes::from(vec![b'x'; 64 * 1024]);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..12_000 {
+        let (conn, value) = (conn.clone(), value.clone());
+        tasks.spawn(async move {
+            conn.command("SET", None, vec![Bytes::from_static(b"k"), value])
+                .await
+        });
+    }
+    let mut refused = 0;
+    while let Some(done) = tasks.join_next().await {
+        match done.unwrap().unwrap_err().kind() {
+            BackendKind::NotExecuted => refused += 1,
+            kind => assert_eq!(kind, BackendKind::Ambiguous),
+        }
+    }
+    assert!((1..3_000).contains(&refused), "{refused}");
+    server.signal("-CONT");
+    until("commands succeed", async || {
+        send(&conn, "PING").await.is_ok()
+    })
+    .await;
 }

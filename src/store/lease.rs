@@ -5,9 +5,10 @@
 
 use bytes::Bytes;
 
-use super::keys::FIELD_RECORD;
 use super::reply::Reply;
 use crate::error::BackendError;
+use super::keys::{FIELD_PLAIN, FIELD_RECORD};
+use super::reply::RawEntry;
 use crate::id::{EntryId, Fence, QueueName};
 
 /// One delivery: an entry as it was handed out for the `count`th time. The owner is passed beside it.
@@ -41,6 +42,25 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// A delivery as a read brings it: the first one of its entry. An entry that somebody else wrote
+    /// without a field of ours has no envelope, and ends as undecodable. `None` for a deleted entry.
+    pub(crate) fn first(queue: &QueueName, entry: RawEntry) -> Option<Self> {
+        let field = entry
+            .fields?
+            .into_iter()
+            .find(|(name, _)| name == FIELD_PLAIN || name == FIELD_RECORD);
+        let (name, envelope) = field.unwrap_or_default();
+        Some(Self {
+            queue: queue.clone(),
+            entry: entry.id,
+            count: 1,
+            has_record: name == FIELD_RECORD,
+            envelope,
+            suspect: false,
+            crashes: 0,
+        })
+    }
+
     /// The right that comes with it.
     pub(crate) fn lease(&self) -> Lease {
         Lease { queue: self.queue.clone(), entry: self.entry, count: self.count }

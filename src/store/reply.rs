@@ -219,19 +219,20 @@ fn entry(reply: Reply) -> Result<RawEntry, BackendError> {
 /// Decodes the reply of XREADGROUP and XREAD in the order Redis sent it.
 pub(crate) fn streams<'a>(
     reply: Reply,
-    keys: impl Iterator<Item = &'a Bytes> + Clone,
+    keys: impl Iterator<Item = &'a Bytes>,
 ) -> Result<Vec<StreamEntries>, BackendError> {
     let items = match reply {
         Reply::Nil => return Ok(Vec::new()),
         reply => reply.into_array()?,
     };
+    let keys: Vec<&Bytes> = keys.collect();
     let mut found = Vec::with_capacity(items.len());
     for item in items {
         let [key, list] = item.into_parts()?;
         let key = key.into_bytes()?;
         let index = keys
-            .clone()
-            .position(|wanted| *wanted == key)
+            .iter()
+            .position(|wanted| **wanted == key)
             .ok_or_else(|| unexpected("a stream that was asked for", "another one"))?;
         found.push((index, entries(list)?));
     }

@@ -5,9 +5,13 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tempfile::TempDir;
 
+use super::blocking::BlockingConn;
 use super::conn::{Conn, Options};
+use super::reply::{Reply, StreamEntries};
+use crate::error::BackendError;
 
 pub(super) struct TestRedis {
     child: Child,
@@ -34,6 +38,35 @@ impl TestRedis {
         };
         server.answers().await;
         server
+    }
+
+    /// Three nodes that share the slots, and the address of the cluster.
+    pub(super) async fn cluster() -> (Vec<Self>, String) {
+        let mut nodes = Vec::new();
+        for _ in 0..3 {
+            nodes.push(Self::start(&["--cluster-enabled", "yes"]).await);
+        }
+        let ranges = ["0 5460", "5461 10922", "10923 16383"];
+        for (node, range) in nodes.iter().zip(ranges) {
+            let conn = node.conn("setup").await;
+            send(&conn, &format!("CLUSTER ADDSLOTSRANGE {range}"))
+                .await
+                .unwrap();
+            send(&conn, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port))
+                .await
+                .unwrap();
+        }
+        for node in &nodes {
+            let conn = node.conn("setup").await;
+            until("the cluster agrees", async || {
+                let info = send(&conn, "CLUSTER INFO").await.unwrap();
+                let info = info.text().unwrap();
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            })
+            .await;
+        }
+        let url = format!("redis-cluster://127.0.0.1:{}", nodes[0].port);
+        (nodes, url)
     }
 
     async fn answers(&self) {
@@ -87,6 +120,17 @@ impl TestRedis {
     }
 }
 
+/// A free port, low enough that a cluster's second port, 10000 above it, exists.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
 fn spawn(port: u16, folder: &TempDir, args: &[String]) -> Child {
     Command::new("redis-server")
         .args([
@@ -129,4 +173,72 @@ pub(super) async fn until_within(
         assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+pub(super) fn bytes<const N: usize>(texts: [&str; N]) -> Vec<Bytes> {
+    texts
+        .map(|text| Bytes::copy_from_slice(text.as_bytes()))
+        .to_vec()
+}
+
+pub(super) async fn send(conn: &Conn, line: &str) -> Result<Reply, BackendError> {
+    let (name, args) = line.split_once(' ').unwrap_or((line, ""));
+    let args = args
+        .split_whitespace()
+        .map(|arg| Bytes::copy_from_slice(arg.as_bytes()))
+        .collect();
+    conn.command(String::leak(name.to_owned()), None, args)
+        .await
+}
+
+pub(super) async fn listed(conn: &Conn, name: &str) -> usize {
+    let list = send(conn, "CLIENT LIST").await.unwrap();
+    let wanted = format!("name=streamfleet-{name}");
+    list.text()
+        .unwrap()
+        .split_whitespace()
+        .filter(|part| *part == wanted)
+        .count()
+}
+
+pub(super) async fn id_of(conn: &Conn, name: &str) -> Option<String> {
+    let list = send(conn, "CLIENT LIST").await.ok()?;
+    let wanted = format!(" name=streamfleet-{name} ");
+    let line = list
+        .text()
+        .ok()?
+        .lines()
+        .find(|line| line.contains(&wanted))?
+        .to_owned();
+    Some(
+        line.split_whitespace()
+            .next()?
+            .trim_start_matches("id=")
+            .to_owned(),
+    )
+}
+
+pub(super) async fn stream(conn: &Conn, key: &str) -> Bytes {
+    send(conn, &format!("XGROUP CREATE {key} servers 0 MKSTREAM"))
+        .await
+        .unwrap();
+    Bytes::copy_from_slice(key.as_bytes())
+}
+
+pub(super) async fn read(
+    reader: &BlockingConn,
+    block: Option<Duration>,
+    keys: &[Bytes],
+) -> Result<Vec<StreamEntries>, BackendError> {
+    reader.read_group("servers", "me", 10, block, keys).await
+}
+
+pub(super) async fn clients(conn: &Conn) -> usize {
+    send(conn, "CLIENT LIST")
+        .await
+        .unwrap()
+        .text()
+        .unwrap()
+        .lines()
+        .count()
 }

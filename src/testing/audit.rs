@@ -54,7 +54,12 @@ impl Audit<'_> {
             let [next, page] = reply.items() else {
                 return Err(TestError::Protocol("SCAN answered no page".into()));
             };
-            keys.extend(page.items().iter().filter_map(Reply::bytes).map(<[u8]>::to_vec));
+            keys.extend(
+                page.items()
+                    .iter()
+                    .filter_map(Reply::bytes)
+                    .map(<[u8]>::to_vec),
+            );
             cursor = next.text().unwrap_or_default();
             if cursor == "0" {
                 let mut keys: Vec<_> = keys.into_iter().collect();
@@ -73,7 +78,10 @@ impl Audit<'_> {
             self.report(Leak::ForeignKey, format!("key {shown}"));
             return Ok(());
         };
-        match rest.strip_prefix('{').and_then(|rest| rest.split_once("}:")) {
+        match rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once("}:"))
+        {
             Some((_, kind)) => {
                 let base = &shown[..shown.len() - kind.len()];
                 self.look_at_queue_key(base, kind)
@@ -97,7 +105,8 @@ impl Audit<'_> {
         let family = kind.split_once(':').map_or(kind, |(family, _)| family);
         match (kind, family) {
             ("s", _) => self.look_at_stream(base, key),
-            ("cfg" | "n", _) | (_, "n") => self.has_type(key, "hash").map(drop),
+            ("cfg" | "n", _) => self.has_type(key, "hash").map(drop),
+            (_, "n") => self.look_at_counters(key),
             ("clients" | "servers", _) => self.look_at_owners(key),
             ("producers", _) => self.look_at_producers(base, key),
             ("tasks", _) => self.look_at_records(base, key),
@@ -122,13 +131,23 @@ impl Audit<'_> {
         let length = self.wire.call(&["XLEN", key])?.int().unwrap_or(-1);
         if length != 0 {
             let page = self.wire.call(&["XRANGE", key, "-", "+", "COUNT", "5"])?;
-            let ids: Vec<_> = page.items().iter().filter_map(|entry| entry.items().first()?.text()).collect();
-            self.report(Leak::Entries, format!("{length} entries in {key}: {}", ids.join(" ")));
+            let ids: Vec<_> = page
+                .items()
+                .iter()
+                .filter_map(|entry| entry.items().first()?.text())
+                .collect();
+            self.report(
+                Leak::Entries,
+                format!("{length} entries in {key}: {}", ids.join(" ")),
+            );
         }
         for group in self.wire.call(&["XINFO", "GROUPS", key])?.items() {
             let name = field(group, "name").unwrap_or_default();
             if name != GROUP {
-                self.report(Leak::Pending, format!("group {name} of {key}, only {GROUP} is ours"));
+                self.report(
+                    Leak::Pending,
+                    format!("group {name} of {key}, only {GROUP} is ours"),
+                );
             }
             if field(group, "pending").as_deref() != Some("0") {
                 let pending = self.wire.call(&["XPENDING", key, &name, "-", "+", "5"])?;
@@ -147,7 +166,9 @@ impl Audit<'_> {
         for consumer in self.wire.call(&["XINFO", "CONSUMERS", key, group])?.items() {
             let name = field(consumer, "name").unwrap_or_default();
             // A wrong type is told where that key itself is looked at.
-            let score = self.wire.call(&["ZSCORE", &format!("{base}servers"), &name]);
+            let score = self
+                .wire
+                .call(&["ZSCORE", &format!("{base}servers"), &name]);
             if name != RELEASED && matches!(score, Ok(Reply::Nil)) {
                 self.report(
                     Leak::Consumer,
@@ -163,7 +184,10 @@ impl Audit<'_> {
             return Ok(());
         }
         let limit = (self.now - OWNER_KEPT_MS).to_string();
-        let stale = self.wire.call(&["ZRANGEBYSCORE", key, "-inf", &limit])?.texts();
+        let stale = self
+            .wire
+            .call(&["ZRANGEBYSCORE", key, "-inf", &limit])?
+            .texts();
         if !stale.is_empty() {
             let what = format!("{key} names, after more than a day: {}", some_of(&stale));
             self.report(Leak::StaleOwner, what);
@@ -171,20 +195,48 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The time of a producer is that of its client.
+    /// A producer belongs to a client that is known, or its state says when that gave its last sign:
+    /// the state is words, the third one that time.
     fn look_at_producers(&mut self, base: &str, key: &str) -> Result<(), TestError> {
         if !self.has_type(key, "hash")? {
             return Ok(());
         }
-        let producers = self.wire.call(&["HKEYS", key])?.texts();
-        let clients = self.wire.call(&["ZRANGE", &format!("{base}clients"), "0", "-1"]);
-        let clients: HashSet<_> = clients.map(|reply| reply.texts()).unwrap_or_default().into_iter().collect();
-        let orphans: Vec<_> = producers.into_iter().filter(|id| !clients.contains(id)).collect();
+        let clients = self.names(&["ZRANGE", &format!("{base}clients"), "0", "-1"]);
+        let states = self.wire.call(&["HGETALL", key])?.texts();
+        let orphans: Vec<_> = states
+            .chunks_exact(2)
+            .filter(|pair| {
+                let sign = pair[1].split(' ').nth(2).and_then(|sign| sign.parse().ok());
+                !clients.contains(&pair[0])
+                    && sign.is_none_or(|sign: i64| sign <= self.now - OWNER_KEPT_MS)
+            })
+            .map(|pair| pair[0].clone())
+            .collect();
         if !orphans.is_empty() {
-            let what = format!("{key} names, without an entry in {base}clients: {}", some_of(&orphans));
+            let what = format!(
+                "{key} names clients of no known sign of life: {}",
+                some_of(&orphans)
+            );
             self.report(Leak::StaleOwner, what);
         }
         Ok(())
+    }
+
+    /// The counters of an hour or a day go away by themselves.
+    fn look_at_counters(&mut self, key: &str) -> Result<(), TestError> {
+        if self.has_type(key, "hash")? && self.wire.call(&["PTTL", key])?.int() == Some(-1) {
+            self.report(Leak::NoExpiry, format!("key {key} stays for ever"));
+        }
+        Ok(())
+    }
+
+    /// The names that a command answers; none if it fails, as on a key of the wrong type, which is
+    /// told where that key itself is looked at.
+    fn names(&mut self, command: &[&str]) -> HashSet<String> {
+        let reply = self.wire.call(command);
+        reply
+            .map(|reply| reply.texts().into_iter().collect())
+            .unwrap_or_default()
     }
 
     /// A record of a set that is looked at for itself has an owner there.
@@ -196,19 +248,23 @@ impl Audit<'_> {
             .iter()
             .map(|kind| format!("{base}{kind}"))
             .collect();
-        if let Ok(names) = self.wire.call(&["SMEMBERS", &format!("{base}unknown")]) {
-            sets.extend(names.texts().iter().map(|name| format!("{base}unknown:{name}")));
-        }
+        let parked = self.names(&["SMEMBERS", &format!("{base}unknown")]);
+        sets.extend(parked.iter().map(|name| format!("{base}unknown:{name}")));
         let mut owned = HashSet::new();
         for set in sets {
-            if let Ok(ids) = self.wire.call(&["ZRANGE", &set, "0", "-1"]) {
-                owned.extend(ids.texts());
-            }
+            owned.extend(self.names(&["ZRANGE", &set, "0", "-1"]));
         }
         let records = self.wire.call(&["HKEYS", key])?.texts();
-        let orphans: Vec<_> = records.into_iter().filter(|id| !owned.contains(id)).collect();
+        let orphans: Vec<_> = records
+            .into_iter()
+            .filter(|id| !owned.contains(id))
+            .collect();
         if !orphans.is_empty() {
-            let what = format!("{key} holds {} records without a set: {}", orphans.len(), some_of(&orphans));
+            let what = format!(
+                "{key} holds {} records without a set: {}",
+                orphans.len(),
+                some_of(&orphans)
+            );
             self.report(Leak::Record, what);
         }
         Ok(())
@@ -218,7 +274,10 @@ impl Audit<'_> {
         let found = self.wire.call(&["TYPE", key])?.text().unwrap_or_default();
         // It may have expired since the scan.
         if found != expected && found != "none" {
-            self.report(Leak::WrongType, format!("key {key} is a {found}, but should be a {expected}"));
+            self.report(
+                Leak::WrongType,
+                format!("key {key} is a {found}, but should be a {expected}"),
+            );
         }
         Ok(found == expected)
     }
@@ -235,7 +294,12 @@ impl Audit<'_> {
             "list" => "LLEN",
             _ => "STRLEN",
         };
-        let size = self.wire.call(&[size, key]).ok().and_then(|reply| reply.int()).unwrap_or(-1);
+        let size = self
+            .wire
+            .call(&[size, key])
+            .ok()
+            .and_then(|reply| reply.int())
+            .unwrap_or(-1);
         let ttl = match self.wire.call(&["PTTL", key])?.int() {
             Some(ttl) if ttl >= 0 => format!("{ttl} ms to live"),
             _ => "no expiry".to_owned(),
@@ -251,11 +315,15 @@ impl Audit<'_> {
 
 /// One field of a flat list of names and values, as XINFO answers.
 fn field(pairs: &Reply, name: &str) -> Option<String> {
-    let [_, value] = pairs
-        .items()
-        .chunks_exact(2)
-        .find_map(|pair| <&[Reply; 2]>::try_from(pair).ok().filter(|pair| pair[0].text().as_deref() == Some(name)))?;
-    value.int().map(|number| number.to_string()).or_else(|| value.text())
+    let [_, value] = pairs.items().chunks_exact(2).find_map(|pair| {
+        <&[Reply; 2]>::try_from(pair)
+            .ok()
+            .filter(|pair| pair[0].text().as_deref() == Some(name))
+    })?;
+    value
+        .int()
+        .map(|number| number.to_string())
+        .or_else(|| value.text())
 }
 
 fn describe_pending(entry: &Reply) -> String {
@@ -274,5 +342,9 @@ fn describe_pending(entry: &Reply) -> String {
 fn some_of(names: &[String]) -> String {
     let more = names.len().saturating_sub(SHOWN);
     let shown = names[..names.len() - more].join(" ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
 }

@@ -62,6 +62,8 @@ pub enum Leak {
     ServerInfo,
     /// `clients`, `producers` or `servers` name somebody who is gone for more than a day.
     StaleOwner,
+    /// A key that goes away by itself has no expiry.
+    NoExpiry,
     /// A key holds another type than documented.
     WrongType,
     /// A key under the prefix that the documentation does not know.

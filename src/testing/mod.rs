@@ -22,6 +22,7 @@ mod audit;
 mod cluster;
 mod error;
 mod leaks;
+mod options;
 mod ports;
 mod process;
 mod server;
@@ -30,7 +31,8 @@ mod wire;
 pub use cluster::{TestCluster, TestClusterOptions, key_slot};
 pub use error::TestError;
 pub use leaks::{Leak, LeakFound, Leaks};
-pub use server::{AofMode, ServerKind, TestServer, TestServerOptions};
+pub use options::{AofMode, ServerKind, TestServerOptions};
+pub use server::TestServer;
 pub use wire::Reply;
 
 /// Starts a server with the defaults, runs the test, and checks that nothing is left.

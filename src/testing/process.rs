@@ -60,6 +60,7 @@ impl Process {
         port: Port,
     ) -> Result<Self, TestError> {
         let io = |what| move |source| TestError::Io { what, source };
+        let binary = find_binary()?;
         let directory = tempfile::Builder::new()
             .prefix("streamfleet-test-")
             .tempdir()
@@ -75,7 +76,7 @@ impl Process {
             .map_err(io("start sh"))?;
         let undertaker = shell.stdin.take().map(|input| Undertaker { shell, input });
         let process = Self {
-            binary: find_binary()?,
+            binary,
             args,
             address: Address {
                 port: port.number,
@@ -134,7 +135,7 @@ impl Process {
             // Ctrl-C is for the test, which then stops the server in its own way.
             .process_group(0)
             .spawn()
-            .map_err(io("start the server"))?;
+            .map_err(|error| self.start_error(error.to_string()))?;
         self.tell_undertaker(Some(child.id()));
         *self.child() = Some(child);
         Ok(())

@@ -1,9 +1,8 @@
 //! [`TestServer`]: one private real server, and the check at the end of its test.
 //!
-//! Owns the options and the calls a test makes. How the process lives is in `process`, what a
-//! clean server looks like in `leaks`. Part of `testing`.
+//! Owns the calls a test makes. What it is started with is in `options`, how the process lives in
+//! `process`, what a clean server looks like in `leaks`. Part of `testing`.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,198 +10,19 @@ use std::time::Duration;
 use super::leaks::{self, Allowed, Leak, Leaks};
 use super::process::Process;
 use super::wire::{Address, Reply, Wire};
-use super::{TestError, on_blocking_thread, ports};
+use super::{ServerKind, TestError, TestServerOptions, on_blocking_thread};
 
 /// How long a command may take, unless the call says otherwise.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often another port is tried when somebody took the one that was free.
-const START_TRIES: usize = 10;
-
-/// How the server keeps its data on disk.
-///
-/// ```no_run
-/// # async fn example() -> Result<(), streamfleet::testing::TestError> {
-/// use streamfleet::testing::{AofMode, TestServer};
-/// let server = TestServer::options().aof(AofMode::Always).start().await?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum AofMode {
-    /// Nothing on disk: a restart is empty.
-    #[default]
-    Off,
-    /// Written at each command, synced each second: survives a killed server, not a lost machine.
-    EverySec,
-    /// Synced before each reply.
-    Always,
-}
-
-/// Which program answers.
-///
-/// ```
-/// use streamfleet::testing::ServerKind;
-/// assert_eq!(ServerKind::Valkey.to_string(), "Valkey");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ServerKind {
-    /// Redis.
-    Redis,
-    /// Valkey.
-    Valkey,
-}
-
-impl fmt::Display for ServerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// What a [`TestServer`] is started with.
-///
-/// ```no_run
-/// # async fn example() -> Result<(), streamfleet::testing::TestError> {
-/// use streamfleet::testing::TestServer;
-/// let server = TestServer::options()
-///     .arg("--maxmemory-policy", "allkeys-lru")
-///     .prefix("mail")
-///     .start()
-///     .await?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug)]
-pub struct TestServerOptions {
-    args: Vec<String>,
-    aof: AofMode,
-    password: Option<String>,
-    prefixes: Vec<String>,
-    allowed: Allowed,
-    pub(crate) checked: bool,
-}
-
-impl Default for TestServerOptions {
-    fn default() -> Self {
-        Self {
-            args: Vec::new(),
-            aof: AofMode::Off,
-            password: None,
-            prefixes: Vec::new(),
-            allowed: Allowed::default(),
-            checked: true,
-        }
-    }
-}
-
-impl TestServerOptions {
-    /// How the data is kept; by default it is not.
-    #[must_use]
-    pub const fn aof(mut self, mode: AofMode) -> Self {
-        self.aof = mode;
-        self
-    }
-
-    /// One more setting for the command line of the server; it wins over ours.
-    #[must_use]
-    pub fn arg(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let (name, value) = (name.into(), value.into());
-        if name == "--requirepass" {
-            self.password = Some(value.clone());
-        }
-        self.args.extend([name, value]);
-        self
-    }
-
-    /// Asks for a password; it becomes a part of [`TestServer::url`].
-    #[must_use]
-    pub fn password(self, password: impl Into<String>) -> Self {
-        self.arg("--requirepass", password)
-    }
-
-    /// A key prefix that the test uses, for the check at its end. Without any it is `streamfleet`.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefixes.push(prefix.into());
-        self
-    }
-
-    /// Lets one kind of leak pass in the check at the end, and says why.
-    #[must_use]
-    pub fn allow(mut self, leak: Leak, reason: &str) -> Self {
-        self.allowed.add(leak, reason);
-        self
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    /// [`TestError::NoServer`] without a server on this machine, which says how to install one;
-    /// [`TestError::Start`] if it does not come up.
-    pub async fn start(self) -> Result<TestServer, TestError> {
-        let mut tries = START_TRIES;
-        loop {
-            tries -= 1;
-            let process = Process::start(
-                self.command_line(),
-                self.password.clone(),
-                ports::reserve()?,
-            )?;
-            match process.ready_after_start().await {
-                Ok(()) => return TestServer::over(process, self).await,
-                Err(_) if tries > 0 && process.lost_its_port() => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Starts a server, runs the test, and checks that nothing is left.
-    ///
-    /// # Panics
-    /// If the server does not start, or if the test left anything behind.
-    pub async fn run<F, T>(self, test: F) -> T
-    where
-        F: AsyncFnOnce(&TestServer) -> T,
-    {
-        let server = super::expect_started(self.start().await);
-        let output = test(&server).await;
-        server.finish().await;
-        output
-    }
-
-    fn command_line(&self) -> Vec<String> {
-        let appendonly = if self.aof == AofMode::Off {
-            "no"
-        } else {
-            "yes"
-        };
-        let appendfsync = if self.aof == AofMode::Always {
-            "always"
-        } else {
-            "everysec"
-        };
-        let ours = [
-            ("--bind", "127.0.0.1"),
-            ("--save", ""),
-            ("--daemonize", "no"),
-            ("--logfile", ""),
-            ("--appendonly", appendonly),
-            ("--appendfsync", appendfsync),
-            // `DEBUG SLEEP` and its like are what a test of faults is made of.
-            ("--enable-debug-command", "yes"),
-        ];
-        ours.iter()
-            .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()])
-            .chain(self.args.iter().cloned())
-            .collect()
-    }
-}
 
 /// A private real Redis or Valkey, for one test.
 ///
 /// It listens on a free loopback port, works in a temporary directory, and is gone when the value
 /// is dropped, when the test panics, and when the test process is killed. When the test ends
 /// without a panic, the server checks by itself that the library left nothing behind: best through
-/// [`run`](crate::testing::run) or [`finish`](Self::finish), else when it is dropped.
+/// [`run`](crate::testing::run) or [`finish`](Self::finish), else when it is dropped. (A drop in
+/// a single-threaded tokio runtime does not look for connections: nothing could close them
+/// meanwhile.)
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), streamfleet::testing::TestError> {
@@ -240,7 +60,10 @@ impl TestServer {
         TestServerOptions::default()
     }
 
-    async fn over(process: Process, options: TestServerOptions) -> Result<Self, TestError> {
+    pub(super) async fn over(
+        process: Process,
+        options: TestServerOptions,
+    ) -> Result<Self, TestError> {
         let info = command(process.address(), COMMAND_TIMEOUT, vec!["INFO", "server"]).await?;
         let info = info.text().unwrap_or_default();
         let field = |name| super::info_field(&info, name).map(str::to_owned);

@@ -1,6 +1,16 @@
 //! The tests that look at the library from outside, in one binary.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "the failure of a test is a panic, with what its children said"
+)]
+
+mod client;
 mod derive;
+mod flow;
 mod layers;
 mod source;
 mod support;

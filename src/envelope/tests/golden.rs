@@ -14,7 +14,11 @@ const ENQUEUED_AT: Millis = Millis(1_700_000_000_000);
 
 fn assert_envelope(file: &str, envelope: &Envelope) {
     let bytes = golden(file);
-    assert_eq!(hex(&envelope.encode()), hex(&bytes), "encoded differs from {file}");
+    assert_eq!(
+        hex(&envelope.encode()),
+        hex(&bytes),
+        "encoded differs from {file}"
+    );
     let decoded = Envelope::decode(&bytes, &Limits::default()).unwrap();
     assert_eq!(&decoded, envelope, "decoded differs from {file}");
 }
@@ -26,7 +30,11 @@ fn client() -> ClientId {
 #[test]
 fn a_plain_envelope_has_its_golden_bytes() {
     assert_envelope("envelope_v1_plain", &plain());
-    assert_eq!(plain().encode().last(), Some(&0x80), "no parts are one byte");
+    assert_eq!(
+        plain().encode().last(),
+        Some(&0x80),
+        "no parts are one byte"
+    );
 }
 
 #[test]
@@ -80,7 +88,10 @@ fn each_kind_of_backoff_has_its_golden_bytes() {
         ..plain()
     };
     assert_envelope("envelope_v1_backoff_curve", &with(Backoff::Curve));
-    assert_envelope("envelope_v1_backoff_fixed", &with(Backoff::Fixed(Duration::ZERO)));
+    assert_envelope(
+        "envelope_v1_backoff_fixed",
+        &with(Backoff::Fixed(Duration::ZERO)),
+    );
 }
 
 #[test]
@@ -91,7 +102,13 @@ fn a_retry_keeps_what_a_newer_library_added() {
     assert_eq!(envelope.client, Some(client()));
 
     let again = Envelope::decode(&envelope.with_attempt(3), &Limits::default()).unwrap();
-    assert_eq!(again, Envelope { attempt: 3, ..envelope });
+    assert_eq!(
+        again,
+        Envelope {
+            attempt: 3,
+            ..envelope
+        }
+    );
     let encoded = hex(&again.encode());
     for kept in ["a16bce05265c00", "a167a56461696c79", "81a46d6f7265920102c0"] {
         assert!(encoded.contains(kept), "{kept} is gone from {encoded}");
@@ -116,7 +133,12 @@ fn the_head_is_readable_from_every_version() {
         Envelope::decode(&bytes, &Limits::default()),
         Err(EnvelopeError::UnsupportedVersion(99))
     );
-    assert_eq!(Head::decode(&golden("envelope_v1_all_parts")).unwrap().version, 1);
+    assert_eq!(
+        Head::decode(&golden("envelope_v1_all_parts"))
+            .unwrap()
+            .version,
+        1
+    );
 }
 
 #[test]
@@ -165,7 +187,10 @@ fn a_notice_may_name_its_task_by_text() {
         ending: Ending::Deleted,
     };
     assert_eq!(hex(&notice.encode()), hex(&golden("notice_v1_text_id")));
-    assert_eq!(Notice::decode(&golden("notice_v1_text_id")).unwrap(), notice);
+    assert_eq!(
+        Notice::decode(&golden("notice_v1_text_id")).unwrap(),
+        notice
+    );
 }
 
 /// The library in Redis that packs MessagePack writes a UUID as text and bytes as text.
@@ -186,13 +211,35 @@ fn a_notice_written_by_a_script_is_the_same_notice() {
 #[test]
 fn a_script_of_another_language_builds_the_golden_bytes() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/enqueue.py");
-    for (codec, file) in [("msgpack", "envelope_v1_plain"), ("json", "envelope_v1_json")] {
+    for (codec, file) in [
+        ("msgpack", "envelope_v1_plain"),
+        ("json", "envelope_v1_json"),
+    ] {
         let output = Command::new("python3")
             .args([script, "--print-hex", "--codec", codec])
             .output()
             .expect("python3 is needed on PATH for this test");
         let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert_eq!(printed.trim(), hex(&golden(file)), "{codec}");
     }
+}
+
+#[test]
+fn the_example_in_the_documentation_is_the_golden_file() {
+    let page = include_str!("../../../docs/wire-format.md");
+    let example = page
+        .split("```")
+        .find_map(|block| block.strip_prefix("hex\n"));
+    let written: String = example
+        .unwrap()
+        .lines()
+        .flat_map(|line| line.split('#').next())
+        .flat_map(str::split_whitespace)
+        .collect();
+    assert_eq!(written, hex(&golden("envelope_v1_plain")));
 }

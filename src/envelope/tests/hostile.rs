@@ -79,7 +79,11 @@ fn parts(pairs: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn part_error(pairs: &[(&str, &[u8])]) -> String {
-    Raw { parts: parts(pairs), ..Raw::valid() }.error()
+    Raw {
+        parts: parts(pairs),
+        ..Raw::valid()
+    }
+    .error()
 }
 
 const I64_MIN: &[u8] = &[0xd3, 0x80, 0, 0, 0, 0, 0, 0, 0];
@@ -96,31 +100,72 @@ fn numbers_out_of_range_name_their_value_and_limit() {
             (&[0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0], "9223372036854775808"),
         ] {
             let error = part_error(&[(key, raw)]);
-            assert!(error.starts_with(&format!("{setting} is {shown}, but must be 0 to ")), "{error}");
+            assert!(
+                error.starts_with(&format!("{setting} is {shown}, but must be 0 to ")),
+                "{error}"
+            );
         }
-        for other in [&b"\xa3abc"[..], &[0xcb, 0, 0, 0, 0, 0, 0, 0, 0], &[0xc0], &[0x90], &[0xc1]] {
+        for other in [
+            &b"\xa3abc"[..],
+            &[0xcb, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[0xc0],
+            &[0x90],
+            &[0xc1],
+        ] {
             let error = part_error(&[(key, other)]);
             assert!(error.contains("must be a whole number"), "{error}");
         }
     }
-    assert_eq!(part_error(&[("r", &[0xcd, 0x03, 0xe9])]), "max_retries is 1001, but must be 0 to 1000");
-    assert_eq!(part_error(&[("t", &[0])]), "timeout is 0ns, but must be 1ms to 30 days");
+    assert_eq!(
+        part_error(&[("r", &[0xcd, 0x03, 0xe9])]),
+        "max_retries is 1001, but must be 0 to 1000"
+    );
+    assert_eq!(
+        part_error(&[("t", &[0])]),
+        "timeout is 0ns, but must be 1ms to 30 days"
+    );
 }
 
 #[test]
 fn numbers_of_the_frame_are_bounded_too() {
     for raw in [I64_MIN, U64_MAX, &[0xff], &[0xa0]] {
         for broken in [
-            Raw { version: raw.to_vec(), ..Raw::valid() },
-            Raw { enqueued_at: raw.to_vec(), ..Raw::valid() },
-            Raw { codec: raw.to_vec(), ..Raw::valid() },
-            Raw { attempt: raw.to_vec(), ..Raw::valid() },
+            Raw {
+                version: raw.to_vec(),
+                ..Raw::valid()
+            },
+            Raw {
+                enqueued_at: raw.to_vec(),
+                ..Raw::valid()
+            },
+            Raw {
+                codec: raw.to_vec(),
+                ..Raw::valid()
+            },
+            Raw {
+                attempt: raw.to_vec(),
+                ..Raw::valid()
+            },
         ] {
             broken.error();
         }
     }
-    assert_eq!(Raw { version: vec![0], ..Raw::valid() }.error(), "version is 0, but must be 1 to 255");
-    assert_eq!(Raw { codec: vec![2], ..Raw::valid() }.error(), "codec is 2, but must be 0 to 1");
+    assert_eq!(
+        Raw {
+            version: vec![0],
+            ..Raw::valid()
+        }
+        .error(),
+        "version is 0, but must be 1 to 255"
+    );
+    assert_eq!(
+        Raw {
+            codec: vec![2],
+            ..Raw::valid()
+        }
+        .error(),
+        "codec is 2, but must be 0 to 1"
+    );
 }
 
 #[test]
@@ -153,13 +198,13 @@ fn the_same_part_twice_is_refused() {
 #[test]
 fn backoffs_that_cannot_work_are_refused() {
     for raw in [
-        &[0x90][..],                                     // no kind
-        &[0x91, 3],                                      // unknown kind
-        &[0x91, 1],                                      // fixed without its wait
-        &[0x92, 0, 0],                                   // curve with a wait
-        &[0x92, 1, 0xce, 0x05, 0x26, 0x5c, 0x01],        // 24 hours and 1 ms
-        &[0x93, 2, 0, 5],                                // starts at zero
-        &[0x93, 2, 5, 4],                                // max below initial
+        &[0x90][..],                              // no kind
+        &[0x91, 3],                               // unknown kind
+        &[0x91, 1],                               // fixed without its wait
+        &[0x92, 0, 0],                            // curve with a wait
+        &[0x92, 1, 0xce, 0x05, 0x26, 0x5c, 0x01], // 24 hours and 1 ms
+        &[0x93, 2, 0, 5],                         // starts at zero
+        &[0x93, 2, 5, 4],                         // max below initial
     ] {
         assert!(part_error(&[("b", raw)]).contains("backoff"), "{raw:?}");
     }
@@ -169,10 +214,20 @@ fn backoffs_that_cannot_work_are_refused() {
 fn headers_are_bounded_and_printable() {
     for (name, value) in [("", "x"), ("a\n", "x"), ("a", "\u{1b}[31m"), ("a", "\0")] {
         let raw = [&[0x81][..], &text(name), &text(value)].concat();
-        assert!(part_error(&[("h", &raw)]).contains("without control characters"), "{name:?}");
+        assert!(
+            part_error(&[("h", &raw)]).contains("without control characters"),
+            "{name:?}"
+        );
     }
     let fits = [&[0x81][..], &text("a"), &text(&"x".repeat(8_191))].concat();
-    assert!(Raw { parts: parts(&[("h", &fits)]), ..Raw::valid() }.decode().is_ok());
+    assert!(
+        Raw {
+            parts: parts(&[("h", &fits)]),
+            ..Raw::valid()
+        }
+        .decode()
+        .is_ok()
+    );
     let long = [&[0x81][..], &text("a"), &text(&"x".repeat(8_192))].concat();
     assert_eq!(
         part_error(&[("h", &long)]),
@@ -186,17 +241,32 @@ fn names_are_checked_and_shown_escaped() {
     let long = "x".repeat(10_000);
     for name in ["", "a}:{b", "a\n", "\u{1b}[31m", "é", long.as_str()] {
         for raw in [
-            Raw { name: text(name), ..Raw::valid() },
-            Raw { id: text(name), ..Raw::valid() },
-            Raw { client: text(name), ..Raw::valid() },
+            Raw {
+                name: text(name),
+                ..Raw::valid()
+            },
+            Raw {
+                id: text(name),
+                ..Raw::valid()
+            },
+            Raw {
+                client: text(name),
+                ..Raw::valid()
+            },
         ] {
             let error = raw.error();
             assert!(error.contains("is not 1 to 128 bytes"), "{error}");
-            assert!(error.len() < 700 && !error.contains(char::is_control), "{error}");
+            assert!(
+                error.len() < 700 && !error.contains(char::is_control),
+                "{error}"
+            );
             assert!(Head::decode(&raw.bytes()).is_err());
         }
     }
-    let short = Raw { id: vec![0xc4, 2, 1, 2], ..Raw::valid() };
+    let short = Raw {
+        id: vec![0xc4, 2, 1, 2],
+        ..Raw::valid()
+    };
     assert_eq!(short.error(), "task id has 2 bytes, but must have 16");
 }
 
@@ -220,7 +290,11 @@ fn a_declared_length_is_never_believed() {
         for key in ["r", "h", "b", "new"] {
             part_error(&[(key, raw)]);
         }
-        Raw { parts: raw.to_vec(), ..Raw::valid() }.error();
+        Raw {
+            parts: raw.to_vec(),
+            ..Raw::valid()
+        }
+        .error();
     }
 }
 
@@ -229,7 +303,10 @@ fn bytes_cut_anywhere_are_refused() {
     let bytes = plain().encode();
     for end in 0..bytes.len() {
         let cut = Envelope::decode(&bytes.slice(..end), &Limits::default());
-        assert!(matches!(cut, Err(EnvelopeError::Malformed(_))), "at {end}: {cut:?}");
+        assert!(
+            matches!(cut, Err(EnvelopeError::Malformed(_))),
+            "at {end}: {cut:?}"
+        );
     }
 }
 
@@ -240,24 +317,42 @@ fn trailing_bytes_are_refused() {
         Envelope::decode(&Bytes::from(bytes), &Limits::default()),
         Err(EnvelopeError::TrailingBytes(2))
     );
-    let notice = Notice { task: uuid_id(), ending: Ending::Deleted };
+    let notice = Notice {
+        task: uuid_id(),
+        ending: Ending::Deleted,
+    };
     let bytes = [&notice.encode()[..], &[0]].concat();
-    assert_eq!(Notice::decode(&Bytes::from(bytes)), Err(EnvelopeError::TrailingBytes(1)));
+    assert_eq!(
+        Notice::decode(&Bytes::from(bytes)),
+        Err(EnvelopeError::TrailingBytes(1))
+    );
 }
 
 #[test]
 fn sizes_over_the_limit_name_both_numbers() {
     let limits = Limits { max_bytes: 10 };
-    let at = |len: usize| Envelope { payload: vec![0; len].into(), ..plain() }.encode();
+    let at = |len: usize| {
+        Envelope {
+            payload: vec![0; len].into(),
+            ..plain()
+        }
+        .encode()
+    };
     assert!(Envelope::decode(&at(10), &limits).is_ok());
     assert_eq!(
         Envelope::decode(&at(11), &limits),
-        Err(EnvelopeError::TooLarge { bytes: 11, limit: 10 })
+        Err(EnvelopeError::TooLarge {
+            bytes: 11,
+            limit: 10
+        })
     );
     let huge = Bytes::from(vec![0; 100_000]);
     assert_eq!(
         Envelope::decode(&huge, &limits),
-        Err(EnvelopeError::TooLarge { bytes: 100_000, limit: 65_546 })
+        Err(EnvelopeError::TooLarge {
+            bytes: 100_000,
+            limit: 65_546
+        })
     );
 }
 
@@ -274,16 +369,28 @@ fn unknown_parts_that_are_bombs_are_refused() {
     let error = part_error(&[("new", &deep[..60_000])]);
     assert!(error.contains("deeper than 64"), "{error}");
     assert!(part_error(&[(&"k".repeat(33), &[0])]).contains("must have 1 to 32"));
-    let many = Raw { parts: vec![0xdc, 0, 65], ..Raw::valid() };
+    let many = Raw {
+        parts: vec![0xdc, 0, 65],
+        ..Raw::valid()
+    };
     assert!(many.error().contains("parts must be a map"));
-    let many = Raw { parts: [&[0xde, 0, 65][..], &[0xa1, b'x', 0].repeat(65)].concat(), ..Raw::valid() };
-    assert_eq!(many.error(), "envelope has 65 parts, but must have at most 64");
+    let many = Raw {
+        parts: [&[0xde, 0, 65][..], &[0xa1, b'x', 0].repeat(65)].concat(),
+        ..Raw::valid()
+    };
+    assert_eq!(
+        many.error(),
+        "envelope has 65 parts, but must have at most 64"
+    );
 }
 
 #[test]
 fn debug_output_shows_no_payload_and_no_header() {
     let shown = format!("{:?}", plain());
-    assert!(!shown.contains("example.org") && shown.contains("payload_bytes"), "{shown}");
+    assert!(
+        !shown.contains("example.org") && shown.contains("payload_bytes"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -292,7 +399,11 @@ fn a_long_error_text_is_cut_at_a_character() {
         Ending::Panicked("é".repeat(10_000_000)),
         Ending::Discarded(format!("x{}", "é".repeat(10_000))),
     ] {
-        let encoded = Notice { task: uuid_id(), ending }.encode();
+        let encoded = Notice {
+            task: uuid_id(),
+            ending,
+        }
+        .encode();
         assert!(encoded.len() < MAX_TEXT_BYTES + 64);
         match Notice::decode(&encoded).unwrap().ending {
             Ending::Panicked(text) => assert_eq!(text.len(), MAX_TEXT_BYTES),
@@ -312,11 +423,16 @@ fn a_notice_that_cannot_be_read_still_says_whose_it_is() {
     let unknown = unknown.finish();
     assert_eq!(
         Notice::decode(&unknown),
-        Err(EnvelopeError::Malformed("ending \"teleported\" is not known".into()))
+        Err(EnvelopeError::Malformed(
+            "ending \"teleported\" is not known".into()
+        ))
     );
     assert_eq!(Notice::task_of(&unknown).unwrap(), uuid_id());
 
     let newer = Bytes::from_static(b"\x93\x02\xa1t\xc0");
-    assert_eq!(Notice::decode(&newer), Err(EnvelopeError::UnsupportedVersion(2)));
+    assert_eq!(
+        Notice::decode(&newer),
+        Err(EnvelopeError::UnsupportedVersion(2))
+    );
     assert_eq!(Notice::task_of(&newer).unwrap().to_string(), "t");
 }

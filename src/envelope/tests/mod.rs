@@ -22,7 +22,10 @@ fn golden(name: &str) -> Bytes {
         .filter(|character| !character.is_whitespace())
         .map(|digit| u8::try_from(digit.to_digit(16).unwrap()).unwrap())
         .collect();
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -37,7 +37,14 @@ enum Nest {
 
 #[test]
 fn values_come_back_in_both_codecs() {
-    for shape in [Shape::Point, Shape::Circle(0.5), Shape::Box { width: 3, height: 4 }] {
+    for shape in [
+        Shape::Point,
+        Shape::Circle(0.5),
+        Shape::Box {
+            width: 3,
+            height: 4,
+        },
+    ] {
         let sample = Sample {
             url: "é\n\"\\".into(),
             size: Some((u32::MAX, i64::MIN)),
@@ -82,7 +89,9 @@ fn trailing_bytes_are_refused_in_both_codecs() {
 
 /// Runs on the stack that tokio gives its threads; this test is only worth something in debug builds.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(test);
+    let thread = std::thread::Builder::new()
+        .stack_size(2 * 1024 * 1024)
+        .spawn(test);
     thread.unwrap().join().unwrap();
 }
 
@@ -133,7 +142,10 @@ fn sixty_four_levels_are_fine_on_a_small_stack() {
 fn brackets_in_json_strings_are_no_levels() {
     let text = r#"[[["#.repeat(100) + "\"\\";
     let bytes = encode_payload(Codec::Json, &[&text, &text]).unwrap();
-    assert_eq!(decode_payload::<Vec<String>>(Codec::Json, &bytes).unwrap(), [text.clone(), text]);
+    assert_eq!(
+        decode_payload::<Vec<String>>(Codec::Json, &bytes).unwrap(),
+        [text.clone(), text]
+    );
 }
 
 #[test]
@@ -155,7 +167,10 @@ fn errors_are_one_short_line() {
     for codec in CODECS {
         let bytes = encode_payload(codec, &foreign).unwrap();
         let error = decode_payload::<Nothing>(codec, &bytes).unwrap_err();
-        assert!(error.len() < 4_096 && !error.contains(char::is_control), "{error}");
+        assert!(
+            error.len() < 4_096 && !error.contains(char::is_control),
+            "{error}"
+        );
         assert!(error.starts_with("unknown field"), "{error}");
     }
 }

@@ -87,8 +87,11 @@ fn ending() -> impl Strategy<Value = Ending> {
     let blob = || vec(any::<u8>(), 0..300).prop_map(Bytes::from);
     prop_oneof![
         (codec(), blob()).prop_map(|(codec, output)| Ending::Succeeded { codec, output }),
-        (codec(), blob(), ".{0,99}")
-            .prop_map(|(codec, error, text)| Ending::Failed { codec, error, text }),
+        (codec(), blob(), ".{0,99}").prop_map(|(codec, error, text)| Ending::Failed {
+            codec,
+            error,
+            text
+        }),
         ".{0,99}".prop_map(Ending::Panicked),
         any::<u64>().prop_map(|ms| Ending::TimedOut(Duration::from_millis(ms))),
         any::<u32>().prop_map(|crashes| Ending::Poison { crashes }),

@@ -1,0 +1,136 @@
+//! Looks up whoever may have missed an outcome, so that no waiter hangs.
+//!
+//! Layer 4, one loop for the client. Reasons: a connection was made anew, a heartbeat answered that
+//! the client was swept or the queue is a new one, an outcome could not be read, or silence. A task
+//! that still exists is waited for; one that is gone, after the receiver was read past all it held
+//! at that moment, is `Lost`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::lane::Lane;
+use super::shared::{Shared, retry_pause};
+use super::waiter::{Outcome, Waiter};
+use crate::error::BackendError;
+use crate::id::EntryId;
+use crate::state::TaskState;
+use crate::store::{Found, Wanted};
+
+/// The most waiters of one look-up.
+const PAGE: usize = 100;
+/// How long the receiver loop has to catch up before the look-up is done again.
+const CATCH_UP: Duration = Duration::from_secs(5);
+/// The longest and shortest time between two checks for silence.
+const LONGEST_TICK: Duration = Duration::from_secs(5);
+const SHORTEST_TICK: Duration = Duration::from_millis(50);
+
+pub(super) async fn run(shared: Arc<Shared>, gap_seen: Arc<Notify>) {
+    let patience = shared.settings.waiter_silence;
+    let tick = (patience / 8).clamp(SHORTEST_TICK, LONGEST_TICK);
+    let mut reconnects = shared.store.conn().reconnects();
+    let mut failed = 0;
+    loop {
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = gap_seen.notified() => {}
+            () = tokio::time::sleep(tick) => {}
+            changed = reconnects.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                shared.lanes().iter().for_each(|lane| lane.mark_gap());
+            }
+        }
+        for lane in shared.lanes() {
+            if lane.waiting() == 0 || !(lane.take_gap() || lane.is_overdue(patience)) {
+                continue;
+            }
+            lane.note_looked();
+            match look(&shared, &lane).await {
+                Ok(true) => failed = 0,
+                // The receiver has not caught up: look again.
+                Ok(false) => lane.mark_gap(),
+                Err(error) => {
+                    failed += 1;
+                    shared.count_error("look-up of awaited tasks", &lane.queue, &error, failed);
+                    lane.mark_gap();
+                    if !shared.pause(retry_pause(failed)).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Looks up all waiters of a queue. `false` if some verdict has to wait.
+async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
+    let mut settled = true;
+    for waiters in lane.outstanding().chunks(PAGE) {
+        let wanted: Vec<Wanted> = waiters
+            .iter()
+            .map(|waiter| Wanted {
+                id: waiter.id.clone(),
+                entry: waiter.stored().flatten(),
+                deadline: waiter.deadline,
+            })
+            .collect();
+        let client = lane.client();
+        let seen = shared
+            .store
+            .look_up(&lane.queue, Some(&client), &wanted)
+            .await?;
+        lane.note_epoch(&seen.epoch);
+        if seen.receiver_last < lane.read_to() {
+            // Ids below what was read: another receiver than the one that was read.
+            lane.rewind();
+        }
+        let verdicts: Vec<(&Arc<Waiter>, Outcome)> = waiters
+            .iter()
+            .zip(seen.found)
+            .filter_map(|(waiter, found)| Some((waiter, verdict(found)?)))
+            .collect();
+        if verdicts.is_empty() {
+            continue;
+        }
+        // The notice itself is better than what a look-up knows, and it may be on its way.
+        if !caught_up(shared, lane, seen.receiver_last).await {
+            settled = false;
+            continue;
+        }
+        for (waiter, outcome) in verdicts {
+            if matches!(outcome, Outcome::Lost) && waiter.outcome().is_none() {
+                tracing::warn!(queue = %lane.queue, task = %waiter.id, "the outcome of a task was lost");
+            }
+            lane.end(&waiter.id, outcome);
+        }
+    }
+    Ok(settled)
+}
+
+/// What a look-up says about a waiter; none if its task still exists.
+fn verdict(found: Found) -> Option<Outcome> {
+    match found {
+        Found::Gone => Some(Outcome::Lost),
+        Found::At {
+            state: TaskState::Archived,
+            error,
+            ..
+        } => {
+            let (reason, text) = error.unwrap_or_default();
+            Some(Outcome::Archived { reason, text })
+        }
+        Found::At { .. } => None,
+    }
+}
+
+async fn caught_up(shared: &Shared, lane: &Lane, last: EntryId) -> bool {
+    let mut read = lane.watch_read();
+    let reached = tokio::time::timeout(CATCH_UP, read.wait_for(|read| *read >= last));
+    tokio::select! {
+        () = shared.stop.cancelled() => false,
+        reached = reached => matches!(reached, Ok(Ok(_))),
+    }
+}

@@ -1,0 +1,35 @@
+//! Arguments of scripts and commands: everything Redis takes is bytes.
+//!
+//! Layer 2, used by the calls of scripts. It knows no command and no key.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::id::{ClientId, duration_ms};
+
+/// What prints itself: an id, a number.
+pub(super) fn shown(value: impl Display) -> Bytes {
+    Bytes::from(value.to_string())
+}
+
+/// Text as it is.
+pub(super) fn text(value: &str) -> Bytes {
+    Bytes::copy_from_slice(value.as_bytes())
+}
+
+/// A duration in milliseconds.
+pub(super) fn millis(value: Duration) -> Bytes {
+    shown(duration_ms(value))
+}
+
+/// `1` or `0`.
+pub(super) const fn flag(value: bool) -> Bytes {
+    Bytes::from_static(if value { b"1" } else { b"0" })
+}
+
+/// A client id, or nothing.
+pub(super) fn client(value: Option<&ClientId>) -> Bytes {
+    value.map_or_else(Bytes::new, |client| text(client.as_str()))
+}

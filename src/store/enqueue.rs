@@ -1,0 +1,202 @@
+//! Enqueue: one batch of one client, written once however often it is sent.
+//!
+//! Layer 2, called by `client`. The client owns the batch numbers and repeats; this file only
+//! sends a batch and reads what became of it. Script: `scripts/enqueue.lua`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Store;
+use super::arg;
+use super::reply::Reply;
+use super::script::script;
+use crate::error::{BackendError, BackendKind};
+use crate::id::{ClientId, EntryId, Millis, QueueName, TaskId, duration_ms};
+
+script!(ENQUEUE, "enqueue", adds_work, ["look", "clock", "count", "due", "record"]);
+
+/// The most tasks in one batch: a script must not keep Redis busy for long.
+pub(crate) const MAX_BATCH_TASKS: usize = 100;
+/// The most bytes of envelopes in one batch of several tasks; one task alone may have more.
+pub(crate) const MAX_BATCH_BYTES: usize = 256 * 1024;
+
+/// One batch. The number rises with every batch of a client and is never used for other tasks.
+#[derive(Debug)]
+pub(crate) struct Batch<'a> {
+    pub(crate) client: &'a ClientId,
+    pub(crate) number: u64,
+    /// It was sent before, and the answer was lost.
+    pub(crate) repeat: bool,
+    /// The epoch that the client knew when it sent the batch for the first time.
+    pub(crate) epoch: &'a str,
+    /// Whether some task wants its outcome: it signs the client in, as a heartbeat does.
+    pub(crate) tracked: bool,
+    pub(crate) tasks: &'a [NewTask],
+}
+
+/// One task to enqueue, encoded.
+#[derive(Clone, Debug)]
+pub(crate) struct NewTask {
+    pub(crate) id: TaskId,
+    pub(crate) name: Arc<str>,
+    pub(crate) envelope: Bytes,
+    /// Whom to notify. The envelope says it too; here it is for the record.
+    pub(crate) client: Option<ClientId>,
+    pub(crate) start: Start,
+}
+
+/// When a task may start, by the clock of Redis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    Now,
+    After(Duration),
+    At(Millis),
+}
+
+/// What became of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Enqueued {
+    /// It is in Redis, once.
+    Stored {
+        /// The entry of the first task that is in the stream; see [`Enqueued::entries`].
+        first_entry: Option<EntryId>,
+        /// The places of the tasks that were scheduled, rising. A task whose time had come is in
+        /// the stream with the others.
+        scheduled: Vec<usize>,
+        epoch: String,
+        now: Millis,
+    },
+    /// A repeat of which nobody can know whether its first sending was written. Nothing was written now.
+    Unknown { epoch: String },
+    /// Somebody else uses this client id. Nothing was written.
+    ClientIdClash,
+}
+
+impl Enqueued {
+    /// The entry of each of the batch's `tasks`, in order; `None` for a scheduled one.
+    pub(crate) fn entries(
+        first: Option<EntryId>,
+        scheduled: &[usize],
+        tasks: usize,
+    ) -> Vec<Option<EntryId>> {
+        let mut next = first;
+        (0..tasks)
+            .map(|place| {
+                if scheduled.binary_search(&place).is_ok() {
+                    return None;
+                }
+                let entry = next;
+                next = next.map(|entry| EntryId {
+                    sequence: entry.sequence.saturating_add(1),
+                    ..entry
+                });
+                entry
+            })
+            .collect()
+    }
+}
+
+impl Store {
+    /// Writes a batch, or finds out that it was written before.
+    pub(crate) async fn enqueue(
+        &self,
+        q: &QueueName,
+        batch: &Batch<'_>,
+    ) -> Result<Enqueued, BackendError> {
+        check_size(batch)?;
+        let keys = self.keys().queue(q);
+        let reply = self
+            .conn()
+            .run(
+                &ENQUEUE,
+                vec![
+                    keys.stream(),
+                    keys.producers(),
+                    keys.clients(),
+                    keys.cfg(),
+                    keys.tasks(),
+                    keys.scheduled(),
+                    keys.retry(),
+                    keys.counters(),
+                ],
+                arguments(batch),
+            )
+            .await?;
+        read(reply)
+    }
+}
+
+fn check_size(batch: &Batch<'_>) -> Result<(), BackendError> {
+    let tasks = batch.tasks.len();
+    let bytes: usize = batch.tasks.iter().map(|task| task.envelope.len()).sum();
+    if (1..=MAX_BATCH_TASKS).contains(&tasks) && (tasks == 1 || bytes <= MAX_BATCH_BYTES) {
+        return Ok(());
+    }
+    Err(BackendError::new(
+        BackendKind::Fatal,
+        format!("a batch of {tasks} tasks and {bytes} bytes cannot be sent"),
+    ))
+}
+
+fn arguments(batch: &Batch<'_>) -> Vec<Bytes> {
+    let timed = batch
+        .tasks
+        .iter()
+        .filter(|task| task.start != Start::Now)
+        .count();
+    let first_id = batch.tasks.first().map(|task| arg::shown(&task.id));
+    let mut args = Vec::with_capacity(7 + 6 * timed + batch.tasks.len());
+    args.extend([
+        arg::text(batch.client.as_str()),
+        arg::shown(batch.number),
+        first_id.unwrap_or_default(),
+        arg::flag(batch.repeat),
+        arg::text(batch.epoch),
+        arg::flag(batch.tracked),
+        arg::shown(timed),
+    ]);
+    for (place, task) in batch.tasks.iter().enumerate() {
+        let (kind, time) = match task.start {
+            Start::Now => continue,
+            Start::After(delay) => ("after", duration_ms(delay)),
+            Start::At(due) => ("at", due.0),
+        };
+        args.extend([
+            arg::shown(place + 1),
+            arg::shown(&task.id),
+            arg::text(&task.name),
+            arg::client(task.client.as_ref()),
+            arg::text(kind),
+            arg::shown(time),
+        ]);
+    }
+    args.extend(batch.tasks.iter().map(|task| task.envelope.clone()));
+    args
+}
+
+fn read(reply: Reply) -> Result<Enqueued, BackendError> {
+    let parts = reply.into_array()?;
+    match parts.as_slice() {
+        [word, first, epoch, now, places] if word.text()? == "stored" => Ok(Enqueued::Stored {
+            first_entry: if first.bytes()?.is_empty() {
+                None
+            } else {
+                Some(first.entry_id()?)
+            },
+            scheduled: places
+                .text()?
+                .split(',')
+                .filter_map(|place| place.parse::<usize>().ok()?.checked_sub(1))
+                .collect(),
+            epoch: epoch.text()?.to_owned(),
+            now: Millis(now.u64()?),
+        }),
+        [word, epoch] if word.text()? == "unknown" => Ok(Enqueued::Unknown {
+            epoch: epoch.text()?.to_owned(),
+        }),
+        [word] if word.text()? == "clash" => Ok(Enqueued::ClientIdClash),
+        _ => Err(Reply::Array(parts).wrong("an answer to enqueue")),
+    }
+}

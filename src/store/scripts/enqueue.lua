@@ -1,0 +1,85 @@
+-- Writes one batch of one client, once, however often it is sent.
+--
+-- KEYS   1 s  2 producers  3 clients  4 cfg  5 tasks  6 scheduled  7 retry  8 n
+--        Undeclared, same slot: n:<hour>, n:d:<day>
+-- ARGV   1 client  2 batch number  3 id of the first task  4 "1": a repeat  5 epoch the client knows
+--        6 "1": some task wants its outcome  7 number of timed tasks
+--        then for each timed task: its place in the batch (from 1), id, name, client to notify or "",
+--        "after" or "at", milliseconds; then the envelope of every task in order
+-- Reply  {"stored", first entry or "", epoch, now, places that were scheduled, as "3,7"}
+--        {"unknown", epoch}    a repeat of which nobody can know whether it was written
+--        {"clash"}             another client uses this client id
+-- Cost   about 20 us for the batch and one XADD per task
+-- Atomic the batch number and its tasks are written together or not at all: that is what makes a
+--        repeat safe. Without allow-oom, so a full Redis refuses the whole batch before any of it.
+local client, number, first_id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local timed = tonumber(ARGV[7])
+local now = clock()
+local base = KEYS[1]:sub(1, -2)
+
+-- Reads first: each of them fails on a key of another type, and nothing is written yet.
+local stored = look('HGET', KEYS[2], client)
+look('ZCARD', KEYS[3])
+local epoch = look('HGET', KEYS[4], 'epoch') or ''
+look('XLEN', KEYS[1])
+local counted = counters(base, now)
+local before
+if timed > 0 then
+  look('HLEN', KEYS[5])
+  before = earliest(base)
+end
+
+local last, last_id, swept, last_entry, last_places
+if stored then
+  local n
+  n, last_id, swept, last_entry, last_places = stored:match('^(%d+) (%S+) %d+ ([01]) (%S*) (%S*)$')
+  last = tonumber(n)
+end
+if last == number then
+  if last_id == first_id then return {'stored', last_entry, epoch, now, last_places} end
+  return {'clash'}
+end
+if ARGV[4] == '1' then
+  if epoch == '' or ARGV[5] ~= epoch or (last and last > number) then return {'unknown', epoch} end
+elseif last and last > number then
+  return {'clash'}
+end
+
+local first_arg = 8 + 6 * timed
+local due, places, next_due = {}, {}, nil
+for i = 8, first_arg - 1, 6 do
+  local at = tonumber(ARGV[i + 5])
+  if ARGV[i + 4] == 'after' then at = now + at end
+  if at > now then
+    due[tonumber(ARGV[i])] = {i, at}
+    places[#places + 1] = ARGV[i]
+    if not next_due or at < next_due then next_due = at end
+  end
+end
+local joined = table.concat(places, ',')
+
+-- All entries of a batch share a millisecond, so its reply is one id and a count.
+local first, rest = '', nil
+local call, stream, args = redis.call, KEYS[1], ARGV
+for i = first_arg, #args do
+  local timing = next_due and due[i - first_arg + 1]
+  if timing then
+    local at = timing[1]
+    local id = ARGV[at + 1]
+    local record = {s = 'scheduled', e = ARGV[i], d = timing[2], n = ARGV[at + 2]}
+    if ARGV[at + 3] ~= '' then record.l = ARGV[at + 3] end
+    record_set(KEYS[5], id, record)
+    redis.call('ZADD', KEYS[6], timing[2], id)
+  elseif rest then
+    call('XADD', stream, rest, 't', args[i])
+  else
+    first = call('XADD', stream, '*', 't', args[i])
+    rest = first:match('^%d+') .. '-*'
+  end
+end
+redis.call('HSET', KEYS[2], client, string.format('%d %s %.0f %s %s %s',
+  number, first_id, now, swept or '0', first, joined))
+if ARGV[6] == '1' then redis.call('ZADD', KEYS[3], now, client) end
+count(counted, 'enqueued', #ARGV - first_arg + 1)
+if next_due then wake_due(base, before, next_due) end
+return {'stored', first, epoch, now, joined}
