@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use streamfleet::testing::AofMode;
 
+use crate::fleet::Work;
+
 /// How near streamfleet comes to what one Redis core can do.
 ///
 /// Each run starts private servers (redis-server or valkey-server on PATH, or
@@ -27,6 +29,9 @@ pub(crate) enum What {
     Ratio(RatioArgs),
     /// Handlers that do nothing, wait, or compute: throughput, latency, memory.
     Work(WorkArgs),
+    /// The worker process of `work`.
+    #[command(hide = true)]
+    Drain(DrainArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -84,6 +89,18 @@ pub(crate) struct WorkArgs {
     /// Short runs, to see that it works. Its numbers mean nothing.
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DrainArgs {
+    #[arg(long)]
+    pub(crate) url: String,
+    #[arg(long, value_enum)]
+    pub(crate) work: Work,
+    #[arg(long)]
+    pub(crate) concurrency: usize,
+    #[arg(long)]
+    pub(crate) tasks: u64,
 }
 
 /// One thing that `ratio` compares.

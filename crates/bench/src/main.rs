@@ -2,6 +2,7 @@
 //!
 //! - `limit`: the subcommand `raw`, over the modules `raw`, `wire`, `scripts` and `layout`
 //! - `ratio`: that and the library in turn, over the module `fleet`
+//! - `work`: handlers of several kinds, each drained by a process of its own
 //! - `host`: the private server of a run; `rate`, `stats`, `show`: numbers and how they are printed
 //!
 //! What each number means is in docs/performance.md.
@@ -18,6 +19,7 @@ mod scripts;
 mod show;
 mod stats;
 mod wire;
+mod work;
 
 use std::process::ExitCode;
 
@@ -34,7 +36,8 @@ async fn main() -> ExitCode {
     let ran = match &cli.what {
         What::Raw(args) => limit::run(args, cli.json).await,
         What::Ratio(args) => ratio::run(args, cli.json).await,
-        What::Work(_) => Err("not yet".into()),
+        What::Work(args) => work::run(args, cli.json).await,
+        What::Drain(args) => work::drain(args).await,
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,

@@ -96,7 +96,7 @@ where
 {
     let next = Arc::new(AtomicU64::new(0));
     let count = shape.chunk as u64;
-    let mut producers = tokio::task::JoinSet::new();
+    let mut producers = tokio::task::JoinSet::<Result<()>>::new();
     for _ in 0..shape.producers {
         let (client, next) = (client.clone(), Arc::clone(&next));
         producers.spawn(async move {

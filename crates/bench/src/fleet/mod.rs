@@ -9,15 +9,15 @@ mod single;
 mod task;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use streamfleet::{Client, Server, StopReport};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use load::{Shape, enqueue, forget, tracked};
-pub(crate) use single::{Single, single};
-pub(crate) use task::{Bench, Counter, Work};
+pub(crate) use single::single;
+use task::Counter;
+pub(crate) use task::{Bench, Work};
 
 use crate::Result;
 use crate::layout::QUEUE;
@@ -49,7 +49,7 @@ impl Fleet {
 
     /// Waits until so many handlers ran.
     pub(crate) async fn ran(&self, tasks: u64) {
-        while self.counter.ran.load(Ordering::Relaxed) < tasks {
+        while self.counter.ran() < tasks {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
@@ -62,7 +62,7 @@ impl Fleet {
         let _ = self.stop.send(());
         let report = self.running.await??;
         self.client.close().await;
-        let ran = self.counter.ran.load(Ordering::Relaxed);
+        let ran = self.counter.ran();
         if ran != tasks || report.succeeded != tasks {
             return Err(format!(
                 "{tasks} tasks were enqueued, {ran} handlers ran, {} successes were settled",

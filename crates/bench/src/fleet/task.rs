@@ -74,7 +74,7 @@ impl Work {
 #[derive(Debug)]
 pub(crate) struct Counter {
     work: Work,
-    pub(crate) ran: AtomicU64,
+    ran: AtomicU64,
     made: Instant,
     /// When the last handler started, in nanoseconds after `made`. Written by `Work::Stamp` only.
     started_ns: AtomicU64,
@@ -83,6 +83,11 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(work: Work) -> Self {
         Self { work, ran: AtomicU64::new(0), made: Instant::now(), started_ns: AtomicU64::new(0) }
+    }
+
+    /// How many handlers ended.
+    pub(crate) fn ran(&self) -> u64 {
+        self.ran.load(Ordering::Relaxed)
     }
 
     /// When the last handler started.

@@ -5,7 +5,7 @@
 //! for the other three.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::enqueuer::Enqueuer;
