@@ -91,6 +91,7 @@ impl Host {
     }
 
     /// The value of the first entry of a stream.
+    #[cfg(test)]
     pub(crate) fn first_value(&mut self, key: &[u8]) -> Result<Vec<u8>> {
         command(&mut self.wire.out, &[b"XREAD", b"COUNT", b"1", b"STREAMS", key, b"0"]);
         self.wire.send()?;

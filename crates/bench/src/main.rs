@@ -7,6 +7,8 @@
 //!
 //! What each number means is in docs/performance.md.
 
+#[cfg(test)]
+mod agreement;
 mod cli;
 mod fleet;
 mod host;
