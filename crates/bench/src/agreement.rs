@@ -23,17 +23,34 @@ async fn the_library_stores_the_very_bytes_that_raw_stores() -> Result<()> {
     client.enqueue(Bench::new(7)).queue(QUEUE).forget().await?;
     let forgotten = host.first_value(&layout::key("s"))?;
 
-    let id = |stored: &[u8]| stored[ID_AT..].first_chunk::<ID_BYTES>().copied().unwrap_or_default();
+    let id = |stored: &[u8]| {
+        stored[ID_AT..]
+            .first_chunk::<ID_BYTES>()
+            .copied()
+            .unwrap_or_default()
+    };
     // The time is the last value before the header of the payload.
     let time = |stored: &[u8]| {
         let end = stored.len() - 3 - layout::PAYLOAD_BYTES - 2;
-        stored[end - 8..end].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        stored[end - 8..end]
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_be_bytes(*bytes))
     };
     let payload = layout::payload(Bench::expected(7) - 1);
     let name = client.id().as_str();
-    assert_eq!(awaited, layout::envelope(&id(&awaited), Some(name), time(&awaited), &payload));
-    assert_eq!(forgotten, layout::envelope(&id(&forgotten), None, time(&forgotten), &payload));
-    assert_eq!(awaited.len(), raw::plain_bytes(), "the client ids are of one length");
+    assert_eq!(
+        awaited,
+        layout::envelope(&id(&awaited), Some(name), time(&awaited), &payload)
+    );
+    assert_eq!(
+        forgotten,
+        layout::envelope(&id(&forgotten), None, time(&forgotten), &payload)
+    );
+    assert_eq!(
+        awaited.len(),
+        raw::plain_bytes(),
+        "the client ids are of one length"
+    );
     client.close().await;
     Ok(())
 }
@@ -43,9 +60,18 @@ async fn the_library_runs_the_very_scripts_that_raw_runs() -> Result<()> {
     let limit = Host::start(AofMode::Off).await?;
     let names = raw::prepare(&limit)?;
     let host = Host::start(AofMode::Off).await?;
-    assert!(names.check_known(host.port()).is_err(), "nobody used this server yet");
+    assert!(
+        names.check_known(host.port()).is_err(),
+        "nobody used this server yet"
+    );
     let fleet = Fleet::start(&host.url(), 16, Work::Noop).await?;
-    let output = fleet.client.enqueue(Bench::new(1)).queue(QUEUE).await?.result().await?;
+    let output = fleet
+        .client
+        .enqueue(Bench::new(1))
+        .queue(QUEUE)
+        .await?
+        .result()
+        .await?;
     assert_eq!(output, Bench::expected(1));
     fleet.stop(1).await?;
     names.check_known(host.port())
@@ -53,7 +79,10 @@ async fn the_library_runs_the_very_scripts_that_raw_runs() -> Result<()> {
 
 #[test]
 fn a_notice_has_the_form_of_the_librarys_golden_bytes() {
-    let golden = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/notice_v1_succeeded.hex"));
+    let golden = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/notice_v1_succeeded.hex"
+    ));
     let digits: String = golden.split_whitespace().collect();
     let bytes: Vec<u8> = (0..digits.len() / 2)
         .filter_map(|byte| u8::from_str_radix(digits.get(2 * byte..2 * byte + 2)?, 16).ok())
