@@ -121,6 +121,7 @@ impl<T> TaskHandle<T> {
                 count,
                 due,
                 error,
+                ..
             }) => Some(TaskStatus {
                 state,
                 entry,
