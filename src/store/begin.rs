@@ -14,10 +14,17 @@ script!(BEGIN, "begin", allow_oom, ["look", "fence"]);
 
 impl Store {
     /// The crashes of the task, this run counted as one; `None` if the delivery is not mine any more.
-    pub(crate) async fn begin(&self, lease: &Lease, me: &ConsumerId) -> Result<Option<u32>, BackendError> {
+    pub(crate) async fn begin(
+        &self,
+        lease: &Lease,
+        me: &ConsumerId,
+    ) -> Result<Option<u32>, BackendError> {
         let keys = self.keys().queue(&lease.queue);
         let args = vec![text(me.as_str()), entry(lease.entry), number(lease.count)];
-        let reply = self.conn().run(&BEGIN, vec![keys.stream(), keys.crashes()], args).await?;
+        let reply = self
+            .conn()
+            .run(&BEGIN, vec![keys.stream(), keys.crashes()], args)
+            .await?;
         reply.optional(|crashes| Ok(u32::try_from(crashes.int()?.max(0)).unwrap_or(u32::MAX)))
     }
 }

@@ -18,7 +18,12 @@ use crate::id::{Millis, QueueName, duration_ms};
 /// The version of the layout of keys that this library reads and writes.
 const LAYOUT: &[u8] = b"1";
 
-script!(ENSURE, "ensure", allow_oom, ["look", "fence", "clock", "grace"]);
+script!(
+    ENSURE,
+    "ensure",
+    allow_oom,
+    ["look", "fence", "clock", "grace"]
+);
 script!(REGISTER, "register", allow_oom, ["look"]);
 
 /// A queue that is there now.
@@ -44,10 +49,16 @@ impl Store {
         quiet: Duration,
         lease: Duration,
     ) -> Result<Ensured, BackendError> {
-        self.ensure_with(q, number(duration_ms(quiet)), number(duration_ms(lease))).await
+        self.ensure_with(q, number(duration_ms(quiet)), number(duration_ms(lease)))
+            .await
     }
 
-    async fn ensure_with(&self, q: &QueueName, quiet: Bytes, lease: Bytes) -> Result<Ensured, BackendError> {
+    async fn ensure_with(
+        &self,
+        q: &QueueName,
+        quiet: Bytes,
+        lease: Bytes,
+    ) -> Result<Ensured, BackendError> {
         let keys = self.keys().queue(q);
         let epoch = text(&Uuid::new_v4().simple().to_string());
         let reply = self
@@ -66,7 +77,9 @@ impl Store {
         };
         // Another slot of a cluster, so another command; written each time, never remembered.
         let queues = self.keys().queues();
-        self.conn().run(&REGISTER, vec![queues], vec![text(q.as_str())]).await?;
+        self.conn()
+            .run(&REGISTER, vec![queues], vec![text(q.as_str())])
+            .await?;
         Ok(ensured)
     }
 }

@@ -24,7 +24,9 @@ script!(
     FAIL,
     "fail",
     allow_oom,
-    ["look", "fence", "clock", "count", "notify", "record", "forget", "due", "archive"]
+    [
+        "look", "fence", "clock", "count", "notify", "record", "forget", "due", "archive"
+    ]
 );
 
 /// One delivery and how it ends.
@@ -45,11 +47,19 @@ pub(crate) struct Fail<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict<'a> {
     /// It waits in Redis for its next attempt.
-    Retry { delay: Duration, error: &'a str, reason: &'a str },
+    Retry {
+        delay: Duration,
+        error: &'a str,
+        reason: &'a str,
+    },
     /// It waits; no attempt is used up.
     Snooze { delay: Duration },
     /// It ends and is kept.
-    Archive { reason: &'a str, error: &'a str, notice: Bytes },
+    Archive {
+        reason: &'a str,
+        error: &'a str,
+        notice: Bytes,
+    },
     /// It ends because somebody asked for it.
     Cancel { notice: Bytes },
     /// It ends because its deadline is over.
@@ -88,13 +98,30 @@ impl<'a> Words<'a> {
             notice: notice.clone(),
         };
         match verdict {
-            Verdict::Retry { delay, error, reason } => {
-                Self { verdict: "retry", delay: *delay, reason, error, notice: Bytes::new() }
-            }
-            Verdict::Snooze { delay } => Self { delay: *delay, ..end("snooze", &Bytes::new()) },
-            Verdict::Archive { reason, error, notice } => {
-                Self { reason, error, ..end("archive", notice) }
-            }
+            Verdict::Retry {
+                delay,
+                error,
+                reason,
+            } => Self {
+                verdict: "retry",
+                delay: *delay,
+                reason,
+                error,
+                notice: Bytes::new(),
+            },
+            Verdict::Snooze { delay } => Self {
+                delay: *delay,
+                ..end("snooze", &Bytes::new())
+            },
+            Verdict::Archive {
+                reason,
+                error,
+                notice,
+            } => Self {
+                reason,
+                error,
+                ..end("archive", notice)
+            },
             Verdict::Cancel { notice } => end("cancel", notice),
             Verdict::Expire { notice } => end("expire", notice),
             Verdict::Discard { notice } => end("discard", notice),
@@ -104,7 +131,11 @@ impl<'a> Words<'a> {
 
 impl Store {
     /// Ends a delivery that is still mine: owner and delivery count must be equal.
-    pub(crate) async fn fail(&self, fail: &Fail<'_>, me: &ConsumerId) -> Result<Failed, BackendError> {
+    pub(crate) async fn fail(
+        &self,
+        fail: &Fail<'_>,
+        me: &ConsumerId,
+    ) -> Result<Failed, BackendError> {
         let queue = self.keys().queue(&fail.lease.queue);
         let mut keys = vec![
             queue.stream(),

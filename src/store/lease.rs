@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
-use super::reply::Reply;
-use crate::error::BackendError;
 use super::keys::{FIELD_PLAIN, FIELD_RECORD};
 use super::reply::RawEntry;
+use super::reply::Reply;
+use crate::error::BackendError;
 use crate::id::{EntryId, Fence, QueueName};
 
 /// One delivery: an entry as it was handed out for the `count`th time. The owner is passed beside it.
@@ -22,7 +22,10 @@ pub(crate) struct Lease {
 impl Lease {
     /// The token for users' own side effects.
     pub(crate) const fn fence(&self) -> Fence {
-        Fence { entry: self.entry, count: self.count }
+        Fence {
+            entry: self.entry,
+            count: self.count,
+        }
     }
 }
 
@@ -63,7 +66,11 @@ impl Delivery {
 
     /// The right that comes with it.
     pub(crate) fn lease(&self) -> Lease {
-        Lease { queue: self.queue.clone(), entry: self.entry, count: self.count }
+        Lease {
+            queue: self.queue.clone(),
+            entry: self.entry,
+            count: self.count,
+        }
     }
 
     /// Reads what `scripts/parts/delivery.lua` answers.

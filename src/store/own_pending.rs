@@ -12,7 +12,12 @@ use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, EntryId, QueueName};
 
-script!(OWN_PENDING, "own_pending", allow_oom, ["look", "fence", "forget", "delivery"]);
+script!(
+    OWN_PENDING,
+    "own_pending",
+    allow_oom,
+    ["look", "fence", "forget", "delivery"]
+);
 
 impl Store {
     /// The next `n` deliveries of `me` behind an id; fewer only at the end.
@@ -29,8 +34,16 @@ impl Store {
         // One script answers at most 100 and 256 KiB.
         while own.len() < n {
             let keys = vec![queue.stream(), queue.crashes(), queue.cancel()];
-            let args = vec![text(me.as_str()), behind(Some(from)), number((n - own.len()) as u64)];
-            let [last, found] = self.conn().run(&OWN_PENDING, keys, args).await?.into_parts()?;
+            let args = vec![
+                text(me.as_str()),
+                behind(Some(from)),
+                number((n - own.len()) as u64),
+            ];
+            let [last, found] = self
+                .conn()
+                .run(&OWN_PENDING, keys, args)
+                .await?
+                .into_parts()?;
             own.extend(Delivery::list(q, found)?);
             if last.bytes()?.is_empty() {
                 break;

@@ -15,7 +15,9 @@ script!(
     PARK,
     "park",
     allow_oom,
-    ["look", "fence", "clock", "count", "notify", "record", "forget"]
+    [
+        "look", "fence", "clock", "count", "notify", "record", "forget"
+    ]
 );
 
 /// One delivery that goes aside.
@@ -37,7 +39,11 @@ impl Store {
     /// Puts it where servers look for its name, or for `name@version`: no name has an `@`.
     ///
     /// Whether the delivery was mine and is off my hands now.
-    pub(crate) async fn park(&self, park: &Parking<'_>, me: &ConsumerId) -> Result<bool, BackendError> {
+    pub(crate) async fn park(
+        &self,
+        park: &Parking<'_>,
+        me: &ConsumerId,
+    ) -> Result<bool, BackendError> {
         let queue = self.keys().queue(&park.lease.queue);
         let place = match park.version {
             Some(version) => format!("{}@{version}", park.name),

@@ -15,7 +15,9 @@ script!(
     RECLAIM,
     "reclaim",
     allow_oom,
-    ["look", "fence", "clock", "count", "forget", "grace", "claim", "delivery"]
+    [
+        "look", "fence", "clock", "count", "forget", "grace", "claim", "delivery"
+    ]
 );
 
 /// Where the next probe goes on. One per queue and server, kept between rounds: a probe that always
@@ -60,8 +62,13 @@ impl Store {
         cursor: &mut ReclaimCursor,
     ) -> Result<Reclaimed, BackendError> {
         let queue = self.keys().queue(q);
-        let keys =
-            vec![queue.stream(), queue.cfg(), queue.crashes(), queue.cancel(), queue.counters()];
+        let keys = vec![
+            queue.stream(),
+            queue.cfg(),
+            queue.crashes(),
+            queue.cancel(),
+            queue.counters(),
+        ];
         let args = vec![
             text(me.as_str()),
             number(room as u64),

@@ -230,7 +230,9 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_skipped() {
-        let bytes = Bytes::from_static(b"\x84\xa1v\x01\xa1s\xa6parked\xa3new\xc3\xa2d2\xcb\0\0\0\0\0\0\0\0");
+        let bytes = Bytes::from_static(
+            b"\x84\xa1v\x01\xa1s\xa6parked\xa3new\xc3\xa2d2\xcb\0\0\0\0\0\0\0\0",
+        );
         assert_eq!(Record::decode(&bytes).unwrap().state, TaskState::Parked);
     }
 
@@ -243,7 +245,12 @@ mod tests {
 
     #[test]
     fn another_version_or_state_is_refused() {
-        for bytes in [&b"\x82\xa1v\x02\xa1s\xa5retry"[..], b"\x82\xa1v\x01\xa1s\xa3odd", b"\x90", b""] {
+        for bytes in [
+            &b"\x82\xa1v\x02\xa1s\xa5retry"[..],
+            b"\x82\xa1v\x01\xa1s\xa3odd",
+            b"\x90",
+            b"",
+        ] {
             assert!(Record::decode(&Bytes::from_static(bytes)).is_err());
         }
     }

@@ -12,7 +12,12 @@ use crate::id::{ConsumerId, EntryId, QueueName};
 /// Entries per script.
 const PAGE: usize = 100;
 
-script!(RELEASE, "release", allow_oom, ["look", "fence", "forget", "claim"]);
+script!(
+    RELEASE,
+    "release",
+    allow_oom,
+    ["look", "fence", "forget", "claim"]
+);
 
 impl Store {
     /// Hands back what is still mine of `deliveries` (entry, delivery count, whether `begin` was

@@ -22,7 +22,9 @@ script!(
     RENEW,
     "renew",
     allow_oom,
-    ["look", "fence", "clock", "forget", "grace", "claim", "delivery"]
+    [
+        "look", "fence", "clock", "forget", "grace", "claim", "delivery"
+    ]
 );
 
 /// The times a beat is judged by.
@@ -81,8 +83,13 @@ impl Store {
             for (id, count) in page {
                 args.extend([entry(*id), number(*count)]);
             }
-            let keys =
-                vec![queue.stream(), queue.cfg(), queue.servers(), queue.cancel(), queue.crashes()];
+            let keys = vec![
+                queue.stream(),
+                queue.cfg(),
+                queue.servers(),
+                queue.cancel(),
+                queue.crashes(),
+            ];
             let reply = self.conn().run(&RENEW, keys, args).await?;
             match renewed.add(q, reply)? {
                 // More of mine were in this range than one script looks at: go on behind the last.

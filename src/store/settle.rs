@@ -21,7 +21,9 @@ script!(
     SETTLE,
     "settle",
     allow_oom,
-    ["look", "fence", "clock", "count", "notify", "record", "forget"]
+    [
+        "look", "fence", "clock", "count", "notify", "record", "forget"
+    ]
 );
 
 /// One delivery that succeeded.
@@ -90,7 +92,12 @@ impl Store {
         let mut clients: Vec<&ClientId> = Vec::new();
         let mut told = Vec::with_capacity(page.len());
         for success in page {
-            told.push(success.client.as_ref().map_or(0, |client| number_of(&mut clients, client)));
+            told.push(
+                success
+                    .client
+                    .as_ref()
+                    .map_or(0, |client| number_of(&mut clients, client)),
+            );
         }
         keys.extend(clients.iter().map(|client| queue.receiver(client)));
 
@@ -133,10 +140,13 @@ fn page_len(items: &[&Success]) -> usize {
 
 /// The place of a client in the list, counted from 1. A page has few clients.
 fn number_of<'a>(clients: &mut Vec<&'a ClientId>, client: &'a ClientId) -> u8 {
-    let at = clients.iter().position(|known| *known == client).unwrap_or_else(|| {
-        clients.push(client);
-        clients.len() - 1
-    });
+    let at = clients
+        .iter()
+        .position(|known| *known == client)
+        .unwrap_or_else(|| {
+            clients.push(client);
+            clients.len() - 1
+        });
     // At most 100 items, so at most 100 clients.
     u8::try_from(at + 1).unwrap_or(0)
 }

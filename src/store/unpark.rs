@@ -15,7 +15,12 @@ script!(UNPARK, "unpark", allow_oom, ["look", "record"]);
 impl Store {
     /// Puts at most `n` (and 100, and 256 KiB) tasks of a name (or `name@version`) back into the stream and says how
     /// many: call again until none.
-    pub(crate) async fn unpark(&self, q: &QueueName, name: &str, n: usize) -> Result<usize, BackendError> {
+    pub(crate) async fn unpark(
+        &self,
+        q: &QueueName,
+        name: &str,
+        n: usize,
+    ) -> Result<usize, BackendError> {
         let queue = self.keys().queue(q);
         let keys = vec![
             queue.stream(),
@@ -24,16 +29,27 @@ impl Store {
             queue.unknown_name(name),
             queue.crashes(),
         ];
-        let reply = self.conn().run(&UNPARK, keys, vec![text(name), number(n as u64)]).await?;
+        let reply = self
+            .conn()
+            .run(&UNPARK, keys, vec![text(name), number(n as u64)])
+            .await?;
         Ok(usize::try_from(reply.u64()?).unwrap_or(usize::MAX))
     }
 
     /// The names, or `name@version`, that tasks are parked under.
     pub(crate) async fn parked_names(&self, q: &QueueName) -> Result<Vec<String>, BackendError> {
         let key = self.keys().queue(q).unknown();
-        match self.conn().command("SMEMBERS", Some(&key), vec![key.clone()]).await? {
+        match self
+            .conn()
+            .command("SMEMBERS", Some(&key), vec![key.clone()])
+            .await?
+        {
             Reply::Nil => Ok(Vec::new()),
-            names => names.array()?.iter().map(|name| Ok(name.text()?.to_owned())).collect(),
+            names => names
+                .array()?
+                .iter()
+                .map(|name| Ok(name.text()?.to_owned()))
+                .collect(),
         }
     }
 }

@@ -12,7 +12,12 @@ use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, Millis, QueueName, duration_ms};
 
-script!(UPKEEP_LOCK, "upkeep_lock", allow_oom, ["look", "fence", "clock", "grace", "due"]);
+script!(
+    UPKEEP_LOCK,
+    "upkeep_lock",
+    allow_oom,
+    ["look", "fence", "clock", "grace", "due"]
+);
 
 /// The answer to one try.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,8 +46,13 @@ impl Store {
         lease: Duration,
     ) -> Result<Upkeep, BackendError> {
         let queue = self.keys().queue(q);
-        let keys =
-            vec![queue.stream(), queue.cfg(), queue.servers(), queue.scheduled(), queue.retry()];
+        let keys = vec![
+            queue.stream(),
+            queue.cfg(),
+            queue.servers(),
+            queue.scheduled(),
+            queue.retry(),
+        ];
         let args = vec![
             text(me.as_str()),
             number(duration_ms(hold)),

@@ -7,7 +7,10 @@ const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 async fn position(scene: &Scene) -> String {
     let groups = scene.send("XINFO GROUPS p:{q}:s").await;
     let group = groups.array().unwrap()[0].array().unwrap().to_vec();
-    let at = group.iter().position(|f| f.text().is_ok_and(|f| f == "last-delivered-id")).unwrap();
+    let at = group
+        .iter()
+        .position(|f| f.text().is_ok_and(|f| f == "last-delivered-id"))
+        .unwrap();
     group[at + 1].text().unwrap().to_owned()
 }
 
@@ -18,7 +21,10 @@ async fn a_known_queue_keeps_its_epoch() {
     let again = scene.store.ensure(&scene.q).await.unwrap();
     assert_eq!((again.created, &again.epoch), (false, &first.epoch));
     assert_eq!(first.epoch.len(), 32);
-    assert_eq!(scene.send("SMEMBERS p:queues").await, Reply::Array(vec![Reply::Bytes("q".into())]));
+    assert_eq!(
+        scene.send("SMEMBERS p:queues").await,
+        Reply::Array(vec![Reply::Bytes("q".into())])
+    );
 }
 
 #[tokio::test]
@@ -47,11 +53,20 @@ async fn after_flushall_the_queue_is_new_and_nothing_known_was_lost() {
 #[tokio::test]
 async fn a_paused_queue_whose_group_is_lost_stays_paused_and_resumes_at_its_start() {
     let scene = Scene::new().await;
-    scene.send("HSET p:{q}:cfg paused 1 paused_position 5-5").await;
+    scene
+        .send("HSET p:{q}:cfg paused 1 paused_position 5-5")
+        .await;
     scene.send("DEL p:{q}:s").await;
     assert!(scene.store.ensure(&scene.q).await.unwrap().created);
     assert_eq!(position(&scene).await, LAST_ID);
-    assert_eq!(scene.send("HGET p:{q}:cfg paused_position").await.text().unwrap(), "0-0");
+    assert_eq!(
+        scene
+            .send("HGET p:{q}:cfg paused_position")
+            .await
+            .text()
+            .unwrap(),
+        "0-0"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +74,9 @@ async fn a_queue_that_lost_its_settings_while_paused_goes_on_behind_what_was_del
     let scene = Scene::new().await;
     let active = scene.delivered(Owner::Me).await.entry;
     let pending = scene.put().await;
-    scene.send(&format!("XGROUP SETID p:{{q}}:s servers {LAST_ID}")).await;
+    scene
+        .send(&format!("XGROUP SETID p:{{q}}:s servers {LAST_ID}"))
+        .await;
     scene.send("DEL p:{q}:cfg").await;
     assert!(!scene.store.ensure(&scene.q).await.unwrap().created);
     scene.read_by("other").await;

@@ -31,11 +31,12 @@ use super::tests_server::TestRedis;
 use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, EntryId, Prefix, QueueName, TaskId};
 
-const LEASE: Duration = Duration::from_secs(15);
-const QUIET: Duration = Duration::from_secs(6);
-const INTERVAL: Duration = Duration::from_secs(4);
+/// Ten times the defaults, so that a slow machine is no silent one.
+const LEASE: Duration = Duration::from_secs(150);
+const QUIET: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(40);
 /// Longer than a lease.
-const DEAD_MS: u64 = 20_000;
+const DEAD_MS: u64 = 200_000;
 
 /// Who holds an entry that `me` got with delivery count 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +52,13 @@ enum Owner {
     Gone,
 }
 
-const NOT_ME: [Owner; 5] =
-    [Owner::Moved, Owner::Another, Owner::AnotherSameCount, Owner::Released, Owner::Gone];
+const NOT_ME: [Owner; 5] = [
+    Owner::Moved,
+    Owner::Another,
+    Owner::AnotherSameCount,
+    Owner::Released,
+    Owner::Gone,
+];
 
 /// One pending entry: id, owner, idle milliseconds, delivery count.
 type Row = (EntryId, String, u64, u64);
@@ -72,7 +78,11 @@ impl Scene {
     async fn with(args: &[&str]) -> Self {
         let redis = TestRedis::start(args).await;
         let store = Store::new(redis.conn("delivery").await, Prefix::new("p").unwrap());
-        let scene = Self { store, q: QueueName::new("q").unwrap(), redis };
+        let scene = Self {
+            store,
+            q: QueueName::new("q").unwrap(),
+            redis,
+        };
         scene.store.ensure(&scene.q).await.unwrap();
         scene.send("ZADD p:{q}:clients 1 waiter").await;
         scene.servers_were_seen().await;
@@ -85,9 +95,14 @@ impl Scene {
     }
 
     async fn try_send(&self, line: &str) -> Result<Reply, BackendError> {
-        let mut words = line.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes()));
+        let mut words = line
+            .split(' ')
+            .map(|word| Bytes::copy_from_slice(word.as_bytes()));
         let name = String::from_utf8(words.next().unwrap().to_vec()).unwrap();
-        self.store.conn().command(String::leak(name), None, words.collect()).await
+        self.store
+            .conn()
+            .command(String::leak(name), None, words.collect())
+            .await
     }
 
     async fn now(&self) -> u64 {
@@ -99,11 +114,15 @@ impl Scene {
     /// A fleet that is well: a sign just now, no grace.
     async fn servers_were_seen(&self) {
         let now = self.now().await;
-        self.send(&format!("HSET p:{{q}}:cfg last_sign {now} grace_end 0")).await;
+        self.send(&format!("HSET p:{{q}}:cfg last_sign {now} grace_end 0"))
+            .await;
     }
 
     async fn cfg(&self, field: &str) -> Option<u64> {
-        self.send(&format!("HGET p:{{q}}:cfg {field}")).await.optional(|value| value.u64()).unwrap()
+        self.send(&format!("HGET p:{{q}}:cfg {field}"))
+            .await
+            .optional(|value| value.u64())
+            .unwrap()
     }
 
     async fn put(&self) -> EntryId {
@@ -111,12 +130,18 @@ impl Scene {
     }
 
     async fn put_as(&self, field: &str, envelope: &str) -> EntryId {
-        self.send(&format!("XADD p:{{q}}:s * {field} {envelope}")).await.entry_id().unwrap()
+        self.send(&format!("XADD p:{{q}}:s * {field} {envelope}"))
+            .await
+            .entry_id()
+            .unwrap()
     }
 
     /// Hands everything new to a consumer.
     async fn read_by(&self, consumer: &str) {
-        self.send(&format!("XREADGROUP GROUP servers {consumer} COUNT 1000 STREAMS p:{{q}}:s >")).await;
+        self.send(&format!(
+            "XREADGROUP GROUP servers {consumer} COUNT 1000 STREAMS p:{{q}}:s >"
+        ))
+        .await;
     }
 
     /// One entry that `me` read, and what has become of it since.
@@ -129,19 +154,35 @@ impl Scene {
     }
 
     fn lease(&self, entry: EntryId) -> Lease {
-        Lease { queue: self.q.clone(), entry, count: 1 }
+        Lease {
+            queue: self.q.clone(),
+            entry,
+            count: 1,
+        }
     }
 
     async fn hand(&self, entry: EntryId, owner: Owner) {
         match owner {
             Owner::Me => {}
-            Owner::Moved => drop(self.send(&format!("XCLAIM p:{{q}}:s servers me 0 {entry}")).await),
-            Owner::Another => drop(self.send(&format!("XCLAIM p:{{q}}:s servers other 0 {entry}")).await),
+            Owner::Moved => drop(
+                self.send(&format!("XCLAIM p:{{q}}:s servers me 0 {entry}"))
+                    .await,
+            ),
+            Owner::Another => drop(
+                self.send(&format!("XCLAIM p:{{q}}:s servers other 0 {entry}"))
+                    .await,
+            ),
             Owner::AnotherSameCount => {
-                drop(self.send(&format!("XCLAIM p:{{q}}:s servers other 0 {entry} JUSTID")).await);
+                drop(
+                    self.send(&format!("XCLAIM p:{{q}}:s servers other 0 {entry} JUSTID"))
+                        .await,
+                );
             }
             Owner::Released => {
-                let released = self.store.release(&self.q, &me(), &[(entry, 1, false)]).await;
+                let released = self
+                    .store
+                    .release(&self.q, &me(), &[(entry, 1, false)])
+                    .await;
                 assert_eq!(released.unwrap(), 1);
             }
             Owner::Gone => {
@@ -154,7 +195,11 @@ impl Scene {
     /// Makes a pending entry look idle; owner and count stay.
     async fn idle(&self, entry: EntryId, ms: u64) {
         let row = self.row(entry).await.unwrap();
-        self.send(&format!("XCLAIM p:{{q}}:s servers {} 0 {entry} IDLE {ms} JUSTID", row.1)).await;
+        self.send(&format!(
+            "XCLAIM p:{{q}}:s servers {} 0 {entry} IDLE {ms} JUSTID",
+            row.1
+        ))
+        .await;
     }
 
     async fn rows(&self) -> Vec<Row> {
@@ -205,7 +250,9 @@ impl Scene {
 
     async fn record(&self, task: &TaskId) -> Option<Record> {
         let reply = self.send(&format!("HGET p:{{q}}:tasks {task}")).await;
-        reply.optional(|bytes| Record::decode(bytes.bytes()?)).unwrap()
+        reply
+            .optional(|bytes| Record::decode(bytes.bytes()?))
+            .unwrap()
     }
 
     /// A record as the scripts write it.
@@ -237,7 +284,10 @@ impl Scene {
     }
 
     async fn settle_one(&self, entry: EntryId) -> Settled {
-        self.store.settle(&self.q, &me(), &[success(entry)], false).await.unwrap()[0]
+        self.store
+            .settle(&self.q, &me(), &[success(entry)], false)
+            .await
+            .unwrap()[0]
     }
 
     async fn fail(&self, lease: &Lease, verdict: Verdict<'_>) -> Result<Failed, BackendError> {
@@ -267,17 +317,36 @@ impl Scene {
     }
 
     async fn renew(&self, held: &[(EntryId, u64)]) -> Renewed {
-        let times = RenewTimes { interval: INTERVAL, quiet: QUIET, lease: LEASE };
-        self.store.renew(&self.q, &me(), held, &times).await.unwrap()
+        let times = RenewTimes {
+            interval: INTERVAL,
+            quiet: QUIET,
+            lease: LEASE,
+        };
+        self.store
+            .renew(&self.q, &me(), held, &times)
+            .await
+            .unwrap()
     }
 
     async fn reclaim(&self, room: usize, suspects: bool) -> Reclaimed {
-        self.reclaim_from(room, suspects, &mut ReclaimCursor::default()).await
+        self.reclaim_from(room, suspects, &mut ReclaimCursor::default())
+            .await
     }
 
-    async fn reclaim_from(&self, room: usize, suspects: bool, cursor: &mut ReclaimCursor) -> Reclaimed {
-        let times = ReclaimTimes { lease: LEASE, quiet: QUIET };
-        self.store.reclaim(&self.q, &me(), room, suspects, &times, cursor).await.unwrap()
+    async fn reclaim_from(
+        &self,
+        room: usize,
+        suspects: bool,
+        cursor: &mut ReclaimCursor,
+    ) -> Reclaimed {
+        let times = ReclaimTimes {
+            lease: LEASE,
+            quiet: QUIET,
+        };
+        self.store
+            .reclaim(&self.q, &me(), room, suspects, &times, cursor)
+            .await
+            .unwrap()
     }
 }
 
@@ -292,7 +361,10 @@ impl Wakes {
         let channel = Bytes::from_static(b"p:{q}:wake");
         let options = scene.redis.options("wakes");
         let (subscriber, messages) = Subscriber::connect(&options, vec![channel]).await.unwrap();
-        Self { _subscriber: subscriber, messages }
+        Self {
+            _subscriber: subscriber,
+            messages,
+        }
     }
 
     /// What was published since the last look: everything before a mark of our own.
@@ -332,9 +404,17 @@ fn success(entry: EntryId) -> Success {
 }
 
 fn retry() -> Verdict<'static> {
-    Verdict::Retry { delay: Duration::from_secs(60), error: "no luck", reason: "failed" }
+    Verdict::Retry {
+        delay: Duration::from_secs(60),
+        error: "no luck",
+        reason: "failed",
+    }
 }
 
 fn archive() -> Verdict<'static> {
-    Verdict::Archive { reason: "failed", error: "no luck", notice: Bytes::from_static(b"archived") }
+    Verdict::Archive {
+        reason: "failed",
+        error: "no luck",
+        notice: Bytes::from_static(b"archived"),
+    }
 }

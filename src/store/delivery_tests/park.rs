@@ -7,25 +7,59 @@ use crate::state::TaskState;
 async fn a_parked_task_keeps_its_crashes_and_comes_back_with_them() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Me).await;
-    scene.send(&format!("HSET p:{{q}}:crashes {} 2", lease.entry)).await;
+    scene
+        .send(&format!("HSET p:{{q}}:crashes {} 2", lease.entry))
+        .await;
     assert!(scene.park(&lease).await.unwrap());
     let parked = scene.record(&task()).await.unwrap();
-    assert_eq!((parked.state, parked.crashes, parked.entry), (TaskState::Parked, 2, None));
-    assert_eq!((parked.client, parked.envelope.as_ref()), (Some(waiter()), &b"body"[..]));
+    assert_eq!(
+        (parked.state, parked.crashes, parked.entry),
+        (TaskState::Parked, 2, None)
+    );
+    assert_eq!(
+        (parked.client, parked.envelope.as_ref()),
+        (Some(waiter()), &b"body"[..])
+    );
     assert_eq!(scene.store.parked_names(&scene.q).await.unwrap(), ["job"]);
-    let since = scene.send("ZSCORE p:{q}:unknown:job task-1").await.u64().unwrap();
+    let since = scene
+        .send("ZSCORE p:{q}:unknown:job task-1")
+        .await
+        .u64()
+        .unwrap();
     assert_eq!(parked.parked_since.unwrap().0, since);
-    assert_eq!((scene.in_stream().await, scene.send("EXISTS p:{q}:crashes").await), (0, Reply::Int(0)));
+    assert_eq!(
+        (
+            scene.in_stream().await,
+            scene.send("EXISTS p:{q}:crashes").await
+        ),
+        (0, Reply::Int(0))
+    );
 
     assert_eq!(scene.store.unpark(&scene.q, "job", 100).await.unwrap(), 1);
     let back = scene.record(&task()).await.unwrap();
     let entry = back.entry.unwrap();
-    assert_eq!((back.state, back.parked_since.unwrap().0), (TaskState::Pending, since));
-    assert_eq!(scene.send(&format!("HGET p:{{q}}:crashes {entry}")).await.u64().unwrap(), 2);
+    assert_eq!(
+        (back.state, back.parked_since.unwrap().0),
+        (TaskState::Pending, since)
+    );
+    assert_eq!(
+        scene
+            .send(&format!("HGET p:{{q}}:crashes {entry}"))
+            .await
+            .u64()
+            .unwrap(),
+        2
+    );
     let found = entries(scene.send("XRANGE p:{q}:s - +").await).unwrap();
     let field = found[0].first_field().unwrap();
-    assert_eq!((found[0].id, field.0.as_ref(), field.1.as_ref()), (entry, &b"r"[..], &b"body"[..]));
-    assert_eq!(scene.send("EXISTS p:{q}:unknown p:{q}:unknown:job").await, Reply::Int(0));
+    assert_eq!(
+        (found[0].id, field.0.as_ref(), field.1.as_ref()),
+        (entry, &b"r"[..], &b"body"[..])
+    );
+    assert_eq!(
+        scene.send("EXISTS p:{q}:unknown p:{q}:unknown:job").await,
+        Reply::Int(0)
+    );
 }
 
 #[tokio::test]
@@ -56,10 +90,17 @@ async fn a_stale_owner_parks_nothing() {
 async fn a_flagged_task_is_cancelled_instead_of_parked() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Me).await;
-    scene.send(&format!("HSET p:{{q}}:cancel {} 1", lease.entry)).await;
+    scene
+        .send(&format!("HSET p:{{q}}:cancel {} 1", lease.entry))
+        .await;
     assert!(scene.park(&lease).await.unwrap());
     assert_eq!(scene.told().await, ["was-cancelled"]);
-    assert_eq!(scene.send("EXISTS p:{q}:tasks p:{q}:unknown p:{q}:cancel p:{q}:unknown:job").await, Reply::Int(0));
+    assert_eq!(
+        scene
+            .send("EXISTS p:{q}:tasks p:{q}:unknown p:{q}:cancel p:{q}:unknown:job")
+            .await,
+        Reply::Int(0)
+    );
 }
 
 #[tokio::test]
@@ -89,5 +130,8 @@ async fn a_parked_id_without_a_record_is_dropped() {
     scene.send("SADD p:{q}:unknown job").await;
     scene.send("ZADD p:{q}:unknown:job 1 nobody").await;
     assert_eq!(scene.store.unpark(&scene.q, "job", 10).await.unwrap(), 0);
-    assert_eq!(scene.send("EXISTS p:{q}:unknown p:{q}:unknown:job").await, Reply::Int(0));
+    assert_eq!(
+        scene.send("EXISTS p:{q}:unknown p:{q}:unknown:job").await,
+        Reply::Int(0)
+    );
 }

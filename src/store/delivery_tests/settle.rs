@@ -4,12 +4,30 @@ use super::*;
 
 #[tokio::test]
 async fn a_completion_wins_whoever_owns_the_entry() {
-    for owner in [Owner::Me, Owner::Moved, Owner::Another, Owner::AnotherSameCount, Owner::Released] {
+    for owner in [
+        Owner::Me,
+        Owner::Moved,
+        Owner::Another,
+        Owner::AnotherSameCount,
+        Owner::Released,
+    ] {
         let scene = Scene::new().await;
         let lease = scene.delivered(owner).await;
-        assert_eq!(scene.settle_one(lease.entry).await, Settled::Won, "{owner:?}");
-        assert_eq!(scene.told().await, [format!("done-{}", lease.entry)], "{owner:?}");
-        assert_eq!((scene.rows().await, scene.in_stream().await), (vec![], 0), "{owner:?}");
+        assert_eq!(
+            scene.settle_one(lease.entry).await,
+            Settled::Won,
+            "{owner:?}"
+        );
+        assert_eq!(
+            scene.told().await,
+            [format!("done-{}", lease.entry)],
+            "{owner:?}"
+        );
+        assert_eq!(
+            (scene.rows().await, scene.in_stream().await),
+            (vec![], 0),
+            "{owner:?}"
+        );
     }
 }
 
@@ -30,9 +48,19 @@ async fn one_gone_entry_does_not_spoil_its_batch() {
     scene.read_by("me").await;
     scene.hand(entries[1], Owner::Gone).await;
     let batch = entries.map(success);
-    let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, false)
+        .await
+        .unwrap();
     assert_eq!(settled, [Settled::Won, Settled::Gone, Settled::Won]);
-    assert_eq!(scene.told().await, [format!("done-{}", entries[0]), format!("done-{}", entries[2])]);
+    assert_eq!(
+        scene.told().await,
+        [
+            format!("done-{}", entries[0]),
+            format!("done-{}", entries[2])
+        ]
+    );
     assert_eq!(scene.counted("succeeded").await, 2);
     assert_eq!((scene.rows().await, scene.in_stream().await), (vec![], 0));
 }
@@ -42,7 +70,11 @@ async fn an_entry_that_stands_twice_in_a_batch_wins_once() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Me).await;
     let batch = [success(lease.entry), success(lease.entry)];
-    let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, false)
+        .await
+        .unwrap();
     assert_eq!(settled, [Settled::Won, Settled::Gone]);
     assert_eq!(scene.told().await.len(), 1);
 }
@@ -57,9 +89,14 @@ async fn more_than_one_script_takes_is_settled_in_pages() {
     scene.read_by("me").await;
     scene.hand(entries[150], Owner::Gone).await;
     let batch: Vec<Success> = entries.iter().copied().map(success).collect();
-    let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
-    let gone: Vec<usize> =
-        (0..settled.len()).filter(|item| settled[*item] == Settled::Gone).collect();
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, false)
+        .await
+        .unwrap();
+    let gone: Vec<usize> = (0..settled.len())
+        .filter(|item| settled[*item] == Settled::Gone)
+        .collect();
     assert_eq!((settled.len(), gone), (230, vec![150]));
     assert_eq!(scene.told().await.len(), 229);
 }
@@ -68,7 +105,12 @@ async fn more_than_one_script_takes_is_settled_in_pages() {
 async fn each_client_is_told_its_own_and_a_dead_one_nothing() {
     let scene = Scene::new().await;
     scene.send("ZADD p:{q}:clients 1 second").await;
-    let entries = [scene.put().await, scene.put().await, scene.put().await, scene.put().await];
+    let entries = [
+        scene.put().await,
+        scene.put().await,
+        scene.put().await,
+        scene.put().await,
+    ];
     scene.read_by("me").await;
     let clients = [Some("second"), None, Some("waiter"), Some("dead")];
     let batch: Vec<Success> = entries
@@ -79,7 +121,11 @@ async fn each_client_is_told_its_own_and_a_dead_one_nothing() {
             ..success(*entry)
         })
         .collect();
-    let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, false)
+        .await
+        .unwrap();
     assert_eq!(settled, [Settled::Won; 4]);
     assert_eq!(scene.told().await, [format!("done-{}", entries[2])]);
     assert_eq!(scene.send("XLEN p:{q}:r:second").await, Reply::Int(1));
@@ -92,10 +138,22 @@ async fn a_record_goes_only_if_it_names_the_entry() {
     for (named, stays) in [(true, false), (false, true)] {
         let entry = scene.put_as("r", "body").await;
         scene.read_by("me").await;
-        let later = EntryId { millis: entry.millis, sequence: entry.sequence + 1 };
-        scene.write_record(&task(), "pending", Some(if named { entry } else { later })).await;
-        let batch = [Success { record: Some(task()), ..success(entry) }];
-        let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
+        let later = EntryId {
+            millis: entry.millis,
+            sequence: entry.sequence + 1,
+        };
+        scene
+            .write_record(&task(), "pending", Some(if named { entry } else { later }))
+            .await;
+        let batch = [Success {
+            record: Some(task()),
+            ..success(entry)
+        }];
+        let settled = scene
+            .store
+            .settle(&scene.q, &me(), &batch, false)
+            .await
+            .unwrap();
         assert_eq!(settled, [Settled::Won]);
         assert_eq!(scene.record(&task()).await.is_some(), stays);
     }
@@ -105,9 +163,18 @@ async fn a_record_goes_only_if_it_names_the_entry() {
 async fn the_record_of_a_gone_entry_stays() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Gone).await;
-    scene.write_record(&task(), "pending", Some(lease.entry)).await;
-    let batch = [Success { record: Some(task()), ..success(lease.entry) }];
-    let settled = scene.store.settle(&scene.q, &me(), &batch, false).await.unwrap();
+    scene
+        .write_record(&task(), "pending", Some(lease.entry))
+        .await;
+    let batch = [Success {
+        record: Some(task()),
+        ..success(lease.entry)
+    }];
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, false)
+        .await
+        .unwrap();
     assert_eq!(settled, [Settled::Gone]);
     assert!(scene.record(&task()).await.is_some());
 }
@@ -116,11 +183,23 @@ async fn the_record_of_a_gone_entry_stays() {
 async fn the_fields_of_an_entry_go_with_it() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Me).await;
-    scene.send(&format!("HSET p:{{q}}:cancel {} 1", lease.entry)).await;
-    scene.send(&format!("HSET p:{{q}}:crashes {} 1 9-9 1", lease.entry)).await;
+    scene
+        .send(&format!("HSET p:{{q}}:cancel {} 1", lease.entry))
+        .await;
+    scene
+        .send(&format!("HSET p:{{q}}:crashes {} 1 9-9 1", lease.entry))
+        .await;
     assert_eq!(scene.settle_one(lease.entry).await, Settled::Won);
     assert_eq!(scene.send("EXISTS p:{q}:cancel").await, Reply::Int(0));
-    assert_eq!(scene.send("HKEYS p:{q}:crashes").await.array().unwrap().len(), 1);
+    assert_eq!(
+        scene
+            .send("HKEYS p:{q}:crashes")
+            .await
+            .array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -130,7 +209,11 @@ async fn strict_wins_only_what_is_pending_with_me_and_deletes_nothing_else() {
     let others = scene.delivered(Owner::Another).await.entry;
     let new = scene.put().await;
     let batch = [success(mine), success(others), success(new)];
-    let settled = scene.store.settle(&scene.q, &me(), &batch, true).await.unwrap();
+    let settled = scene
+        .store
+        .settle(&scene.q, &me(), &batch, true)
+        .await
+        .unwrap();
     assert_eq!(settled, [Settled::Won, Settled::Gone, Settled::Gone]);
     assert_eq!(scene.owner(others).await, Some(("other".to_owned(), 2)));
     assert_eq!(scene.in_stream().await, 2);
@@ -148,9 +231,24 @@ async fn counters_are_kept_by_minute_and_by_day_and_expire() {
     // The minute may turn between the look at the clock and the settle.
     let counted = scene.send(&format!("HVALS p:{{q}}:n:{hour}")).await;
     assert_eq!(counted.array().unwrap().len(), 1, "{field}");
-    assert_eq!(scene.send(&format!("HGET p:{{q}}:n:d:{day} succeeded")).await.u64().unwrap(), 1);
-    let expires = scene.send(&format!("TTL p:{{q}}:n:{hour}")).await.u64().unwrap();
+    assert_eq!(
+        scene
+            .send(&format!("HGET p:{{q}}:n:d:{day} succeeded"))
+            .await
+            .u64()
+            .unwrap(),
+        1
+    );
+    let expires = scene
+        .send(&format!("TTL p:{{q}}:n:{hour}"))
+        .await
+        .u64()
+        .unwrap();
     assert!((47 * 3600..=48 * 3600).contains(&expires), "{expires}");
-    let expires = scene.send(&format!("TTL p:{{q}}:n:d:{day}")).await.u64().unwrap();
+    let expires = scene
+        .send(&format!("TTL p:{{q}}:n:d:{day}"))
+        .await
+        .u64()
+        .unwrap();
     assert!((89 * 86_400..=90 * 86_400).contains(&expires), "{expires}");
 }
