@@ -176,7 +176,9 @@ impl TaskId {
 
     /// An id for a task whose envelope names none.
     pub(crate) fn of_entry(entry: EntryId) -> Self {
-        Self(TaskIdKind::Name(Arc::from(format!("entry-{entry}").as_str())))
+        Self(TaskIdKind::Name(Arc::from(
+            format!("entry-{entry}").as_str(),
+        )))
     }
 
     /// The UUID, unless the id is a name given by a user.

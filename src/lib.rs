@@ -35,8 +35,8 @@ pub use options::{
     TaskOptions,
 };
 pub use server::{
-    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason, StopReport,
-    shutdown_signal,
+    ArchivedTask, Context, Handler, LostLease, Order, Server, ServerBuilder, StopReason,
+    StopReport, shutdown_signal,
 };
 pub use state::TaskState;
 #[cfg(feature = "macros")]

@@ -116,7 +116,10 @@ impl Server {
     /// # Errors
     /// [`ServerError::Start`] if Redis cannot be reached, refuses, or holds keys of another layout;
     /// [`ServerError::LoopDied`] if a part of the server died, which is a bug.
-    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<StopReport, ServerError> {
+    pub async fn run_until(
+        self,
+        stop: impl Future<Output = ()>,
+    ) -> Result<StopReport, ServerError> {
         serve(self, stop).await
     }
 }
@@ -340,7 +343,9 @@ fn checked_queues(queues: &[(String, u32)]) -> Result<Vec<(QueueName, u32)>, Bui
             return Err(ConfigError::new(setting, weight.to_string(), limit).into());
         }
         if checked.iter().any(|(known, _)| *known == name) {
-            return Err(ConfigError::new("queues", format!("{name} twice"), "each queue once").into());
+            return Err(
+                ConfigError::new("queues", format!("{name} twice"), "each queue once").into(),
+            );
         }
         checked.push((name, *weight));
     }

@@ -50,7 +50,10 @@ mod tests {
         let first = (0..7_000)
             .filter(|_| round(Order::Weighted, &[6, 1], || random.f64())[0] == 0)
             .count();
-        assert!((5_700..6_300).contains(&first), "asked first {first} of 7000 times");
+        assert!(
+            (5_700..6_300).contains(&first),
+            "asked first {first} of 7000 times"
+        );
     }
 
     #[test]

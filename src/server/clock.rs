@@ -25,13 +25,19 @@ impl RedisClock {
 
     /// Takes over what Redis just told.
     pub(crate) fn set(&self, now: Millis) {
-        let mut told = self.told.write().unwrap_or_else(|broken| broken.into_inner());
+        let mut told = self
+            .told
+            .write()
+            .unwrap_or_else(|broken| broken.into_inner());
         *told = (now, Instant::now());
     }
 
     /// The time now.
     pub(crate) fn now(&self) -> Millis {
-        let told = self.told.read().unwrap_or_else(|broken| broken.into_inner());
+        let told = self
+            .told
+            .read()
+            .unwrap_or_else(|broken| broken.into_inner());
         told.0.after(told.1.elapsed())
     }
 }

@@ -179,7 +179,10 @@ impl<S> Context<S> {
     #[must_use]
     pub fn test(state: S) -> Self {
         let hour = Duration::from_secs(60 * 60);
-        let entry = EntryId { millis: 1, sequence: 0 };
+        let entry = EntryId {
+            millis: 1,
+            sequence: 0,
+        };
         Self::new(
             Arc::new(state),
             Arc::new(Run {

@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::Client;
 use crate::id::{ConsumerId, QueueName};
+use crate::server::bound::AnyHandler;
 use crate::server::choose::Order;
 use crate::server::clock::RedisClock;
-use crate::server::bound::AnyHandler;
 use crate::server::held::HeldTable;
 use crate::server::hooks::{ArchivedTask, Hooks, LostLease};
 use crate::server::report::{Counts, add};
@@ -176,7 +176,11 @@ impl Core {
                 continue;
             }
             let slot = slots.as_mut().and_then(|slots| slots.split(1));
-            let suspect = if delivery.suspect { suspect.take() } else { None };
+            let suspect = if delivery.suspect {
+                suspect.take()
+            } else {
+                None
+            };
             let core = Arc::clone(self);
             self.runs
                 .spawn(crate::server::run::run(core, held, delivery, slot, suspect));

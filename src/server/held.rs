@@ -19,7 +19,9 @@ pub(crate) struct HeldTable {
 impl HeldTable {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(EntryId, u64), Arc<Held>>> {
         // A poisoned lock means a panic between two map operations, none of which can leave the map torn.
-        self.held.lock().unwrap_or_else(|broken| broken.into_inner())
+        self.held
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// Takes in a delivery. `false` if the very same delivery is here already: then it must not be
@@ -72,7 +74,10 @@ mod tests {
     use super::*;
 
     fn held(entry: u64, delivered: u64) -> Arc<Held> {
-        let entry = EntryId { millis: entry, sequence: 0 };
+        let entry = EntryId {
+            millis: entry,
+            sequence: 0,
+        };
         Arc::new(Held::new(0, entry, delivered))
     }
 
@@ -91,7 +96,11 @@ mod tests {
         table.insert(&held(5, 2));
         table.insert(&held(5, 1));
         table.insert(&held(4, 9));
-        let counts: Vec<u64> = table.of_entry(EntryId { millis: 5, sequence: 0 })
+        let counts: Vec<u64> = table
+            .of_entry(EntryId {
+                millis: 5,
+                sequence: 0,
+            })
             .iter()
             .map(|held| held.delivered)
             .collect();

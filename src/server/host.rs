@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::envelope::VERSION;
 use crate::server::core::Core;
 use crate::server::hooks::ArchivedTask;
 use crate::server::report::add;
@@ -32,17 +33,14 @@ impl Host for LaneHost {
         .boxed()
     }
 
-    fn take<'a>(
-        &'a self,
-        room: Room,
-        take: BoxFuture<'a, Vec<Delivery>>,
-    ) -> BoxFuture<'a, usize> {
+    fn take<'a>(&'a self, room: Room, take: BoxFuture<'a, Vec<Delivery>>) -> BoxFuture<'a, usize> {
         async move {
             let in_flight = self.core.deliveries_in_flight.read().await;
             let deliveries = take.await;
             let taken = deliveries.len();
             add(&self.core.counts.reclaimed, taken);
-            self.core.admit(self.lane, deliveries, Some(room.slots), room.suspect);
+            self.core
+                .admit(self.lane, deliveries, Some(room.slots), room.suspect);
             drop(in_flight);
             taken
         }
@@ -50,7 +48,12 @@ impl Host for LaneHost {
     }
 
     fn knows(&self, name: &str) -> bool {
-        self.core.handlers.contains_key(name)
+        // A task of a version that was not known is parked under `name@version`.
+        let (name, version) = match name.split_once('@') {
+            Some((name, version)) => (name, version.parse().unwrap_or(u8::MAX)),
+            None => (name, VERSION),
+        };
+        version <= VERSION && self.core.handlers.contains_key(name)
     }
 
     fn archived(&self, task: Archived) {

@@ -26,7 +26,9 @@ pub(crate) fn spawn(core: Arc<Core>, options: ConnOptions) -> std::io::Result<Jo
         .spawn(move || {
             // Fires also when this thread panics.
             let _ended = core.stop.kept.clone().drop_guard();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             match runtime {
                 Ok(runtime) => runtime.block_on(keep(core, options)),
                 Err(error) => tracing::error!(%error, "the keeper has no runtime"),
@@ -42,7 +44,11 @@ async fn keep(core: Arc<Core>, options: ConnOptions) {
             Ok(conn) => break conn,
             Err(error) => {
                 let wait = patience.note("the keeper failed to connect", &error);
-                if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                if stop
+                    .run_until_cancelled(tokio::time::sleep(wait))
+                    .await
+                    .is_none()
+                {
                     return;
                 }
             }
@@ -166,7 +172,10 @@ mod tests {
 
     #[test]
     fn only_the_newest_delivery_of_an_entry_is_renewed() {
-        let entry = |millis| EntryId { millis, sequence: 0 };
+        let entry = |millis| EntryId {
+            millis,
+            sequence: 0,
+        };
         let all = [
             Arc::new(Held::new(0, entry(1), 1)),
             Arc::new(Held::new(0, entry(2), 1)),

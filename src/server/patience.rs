@@ -35,7 +35,9 @@ impl Patience {
 
     /// Logs an error of the loop, unless it logged one a moment ago, and says how long to wait.
     pub(crate) fn note(&mut self, what: &'static str, error: &dyn std::fmt::Display) -> Duration {
-        let due = self.logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY);
+        let due = self
+            .logged
+            .is_none_or(|logged| logged.elapsed() >= LOG_EVERY);
         if due {
             self.logged = Some(Instant::now());
             tracing::warn!(%error, errors = self.errors + 1, "{what}");

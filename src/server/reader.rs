@@ -14,10 +14,10 @@ use crate::error::{BackendError, BackendKind};
 use crate::server::choose::round;
 use crate::server::core::{Core, Slot};
 use crate::server::patience::Patience;
+use crate::store::Delivery;
 use crate::store::blocking::BlockingConn;
 use crate::store::keys::GROUP;
 use crate::store::reply::RawEntry;
-use crate::store::Delivery;
 
 /// The most entries of one read: enough to make the cost per entry flat, small enough that a reply
 /// stays short (measured: COUNT above 100 gains nothing).
@@ -75,7 +75,11 @@ impl Reader {
             }
             let room = slots.num_permits();
             let in_flight = self.core.deliveries_in_flight.read().await;
-            let taken = self.core.store.take_released(&place.queue, &self.core.me, room).await;
+            let taken = self
+                .core
+                .store
+                .take_released(&place.queue, &self.core.me, room)
+                .await;
             match taken {
                 Ok(deliveries) => {
                     if deliveries.len() >= room {
@@ -113,7 +117,10 @@ impl Reader {
             let in_flight = core.deliveries_in_flight.read().await;
             let key = std::slice::from_ref(&self.keys[position]);
             let room = slots.num_permits();
-            let reply = self.conn.read_group(GROUP, self.core.me.as_str(), room, None, key).await;
+            let reply = self
+                .conn
+                .read_group(GROUP, self.core.me.as_str(), room, None, key)
+                .await;
             match reply {
                 Ok(streams) => {
                     self.patience.reset();
@@ -144,17 +151,26 @@ impl Reader {
             self.pause(BROKEN_FOR).await;
             return;
         }
-        let keys: Vec<Bytes> = ready.iter().map(|position| self.keys[*position].clone()).collect();
+        let keys: Vec<Bytes> = ready
+            .iter()
+            .map(|position| self.keys[*position].clone())
+            .collect();
         let core = Arc::clone(&self.core);
         let in_flight = core.deliveries_in_flight.read().await;
         // The stop and the released work set their flags before they end blocked reads, so a flag
         // that is not seen here ends the read below.
-        let hinted = self.lanes.iter().any(|lane| core.lane(*lane).released.load(Ordering::Acquire));
+        let hinted = self
+            .lanes
+            .iter()
+            .any(|lane| core.lane(*lane).released.load(Ordering::Acquire));
         if core.is_stopping() || hinted {
             return;
         }
         let block = Some(core.settings.block);
-        let reply = self.conn.read_group(GROUP, core.me.as_str(), 1, block, &keys).await;
+        let reply = self
+            .conn
+            .read_group(GROUP, core.me.as_str(), 1, block, &keys)
+            .await;
         match reply {
             Ok(streams) => {
                 self.patience.reset();
@@ -208,7 +224,9 @@ impl Reader {
                     tracing::warn!(%queue, created = ensured.created, "the queue was made again");
                     self.core.lane(lane).released.store(true, Ordering::Release);
                 }
-                Err(error) if error.kind() == BackendKind::WrongType => self.leave_out(lane, &error),
+                Err(error) if error.kind() == BackendKind::WrongType => {
+                    self.leave_out(lane, &error)
+                }
                 Err(error) => self.wait(&error).await,
             },
             BackendKind::WrongType => self.leave_out(lane, error),
@@ -226,7 +244,10 @@ impl Reader {
         let lane = self.core.lane(lane);
         lane.leave_out_for(BROKEN_FOR);
         let queue = &lane.queue;
-        self.patience.note("a key of a queue holds another type", &format_args!("{queue}: {error}"));
+        self.patience.note(
+            "a key of a queue holds another type",
+            &format_args!("{queue}: {error}"),
+        );
     }
 
     async fn wait(&mut self, error: &BackendError) {

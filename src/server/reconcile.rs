@@ -45,7 +45,11 @@ pub(crate) async fn reconcile(core: Arc<Core>) {
                 Err(error) => {
                     let wait = patience.note("failed to look for lost deliveries", &error);
                     let stop = &core.stop.taking;
-                    if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                    if stop
+                        .run_until_cancelled(tokio::time::sleep(wait))
+                        .await
+                        .is_none()
+                    {
                         return;
                     }
                 }
@@ -75,7 +79,11 @@ async fn look_at(core: &Arc<Core>, lane: usize) -> Result<(), BackendError> {
     let place = core.lane(lane);
     let mut after = EntryId::default();
     loop {
-        let page = match core.store.own_pending(&place.queue, &core.me, after, PAGE).await {
+        let page = match core
+            .store
+            .own_pending(&place.queue, &core.me, after, PAGE)
+            .await
+        {
             Ok(page) => page,
             Err(error) if !error.kind().is_transient() => return Ok(()),
             Err(error) => return Err(error),

@@ -39,7 +39,10 @@ const FLUSH: Duration = Duration::from_secs(5);
 const WAKE_AGAIN: Duration = Duration::from_millis(50);
 
 /// Runs a server until `stop` is ready or one of its loops dies.
-pub(crate) async fn serve(server: Server, stop: impl Future<Output = ()>) -> Result<StopReport, ServerError> {
+pub(crate) async fn serve(
+    server: Server,
+    stop: impl Future<Output = ()>,
+) -> Result<StopReport, ServerError> {
     let mut running = start(server).await?;
     let me = running.core.me.clone();
     tracing::info!(server = %me, "server started");
@@ -80,8 +83,11 @@ async fn start(server: Server) -> Result<Running, ServerError> {
             .map_err(ConnectError::from)?
             .now;
     }
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        server.queues.iter().map(|_| mpsc::channel::<Done>(SETTLE_BUFFER)).unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) = server
+        .queues
+        .iter()
+        .map(|_| mpsc::channel::<Done>(SETTLE_BUFFER))
+        .unzip();
     let lanes: Vec<Lane> = server
         .queues
         .iter()
@@ -113,22 +119,51 @@ async fn start(server: Server) -> Result<Running, ServerError> {
     let guard = StopOnDrop(Arc::clone(&core));
     let mut loops = Loops::default();
     start_readers(&core, &mut loops, &reader_options).await?;
-    let channels = core.lanes.iter().map(|lane| core.store.keys().queue(&lane.queue).wake()).collect();
+    let channels = core
+        .lanes
+        .iter()
+        .map(|lane| core.store.keys().queue(&lane.queue).wake())
+        .collect();
     let (subscriber, wakes) = Subscriber::connect(&wake_options, channels).await?;
-    loops.spawn(Stage::Settling, "wake-ups", listen(Arc::clone(&core), subscriber, wakes));
-    loops.spawn(Stage::Taking, "reconciliation", reconcile(Arc::clone(&core)));
+    loops.spawn(
+        Stage::Settling,
+        "wake-ups",
+        listen(Arc::clone(&core), subscriber, wakes),
+    );
+    loops.spawn(
+        Stage::Taking,
+        "reconciliation",
+        reconcile(Arc::clone(&core)),
+    );
     for (lane, receiver) in receivers.into_iter().enumerate() {
-        loops.spawn(Stage::Settling, "settler", settle(Arc::clone(&core), lane, receiver));
+        loops.spawn(
+            Stage::Settling,
+            "settler",
+            settle(Arc::clone(&core), lane, receiver),
+        );
         start_upkeep(&core, &mut loops, lane);
     }
-    let keeper = keeper::spawn(Arc::clone(&core), keeper_options)
-        .map_err(|error| ServerError::LoopDied { name: "keeper", cause: error.to_string() })?;
+    let keeper = keeper::spawn(Arc::clone(&core), keeper_options).map_err(|error| {
+        ServerError::LoopDied {
+            name: "keeper",
+            cause: error.to_string(),
+        }
+    })?;
     loops.spawn(Stage::Settling, "keeper", watch_keeper(Arc::clone(&core)));
-    Ok(Running { core, loops, keeper, guard })
+    Ok(Running {
+        core,
+        loops,
+        keeper,
+        guard,
+    })
 }
 
 /// One reader for all queues; in a cluster, where one read cannot span slots, one for each.
-async fn start_readers(core: &Arc<Core>, loops: &mut Loops, options: &ConnOptions) -> Result<(), ServerError> {
+async fn start_readers(
+    core: &Arc<Core>,
+    loops: &mut Loops,
+    options: &ConnOptions,
+) -> Result<(), ServerError> {
     let all: Vec<usize> = (0..core.lanes.len()).collect();
     let groups: Vec<Vec<usize>> = if core.conn().is_cluster() {
         all.into_iter().map(|lane| vec![lane]).collect()
@@ -167,9 +202,20 @@ fn start_upkeep(core: &Arc<Core>, loops: &mut Loops, lane: usize) {
         wakes: Arc::clone(&place.wakes),
         pace: Arc::new(Pace::default()),
     };
-    let host: Arc<dyn Host> = Arc::new(LaneHost { core: Arc::clone(core), lane });
-    loops.spawn(Stage::Taking, "reclaim", upkeep::reclaim(post.clone(), Arc::clone(&host)));
-    loops.spawn(Stage::Taking, "watch", upkeep::watch(post.clone(), Arc::clone(&host)));
+    let host: Arc<dyn Host> = Arc::new(LaneHost {
+        core: Arc::clone(core),
+        lane,
+    });
+    loops.spawn(
+        Stage::Taking,
+        "reclaim",
+        upkeep::reclaim(post.clone(), Arc::clone(&host)),
+    );
+    loops.spawn(
+        Stage::Taking,
+        "watch",
+        upkeep::watch(post.clone(), Arc::clone(&host)),
+    );
     loops.spawn(Stage::Taking, "unpark", upkeep::unpark(post, host));
 }
 
@@ -199,7 +245,12 @@ struct Loops {
 }
 
 impl Loops {
-    fn spawn(&mut self, stage: Stage, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(
+        &mut self,
+        stage: Stage,
+        name: &'static str,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
         let named = async move {
             future.await;
             name
@@ -232,7 +283,12 @@ impl Loops {
 /// Takes a server down in order: nothing new, then the runs, then the writes, then the leases.
 async fn take_down(running: Running) -> StopReport {
     let began = Instant::now();
-    let Running { core, mut loops, keeper, guard } = running;
+    let Running {
+        core,
+        mut loops,
+        keeper,
+        guard,
+    } = running;
     core.stop.taking.cancel();
     stop_taking(&core, &mut loops).await;
     end_runs(&core).await;
@@ -245,10 +301,16 @@ async fn take_down(running: Running) -> StopReport {
     } else {
         // Handlers that block a thread cannot be stopped. Their leases are kept for as long as they
         // run and this process lives, so that nobody runs their tasks beside them.
-        tracing::warn!(left, "handlers go on after the stop; their leases are kept until they end");
+        tracing::warn!(
+            left,
+            "handlers go on after the stop; their leases are kept until they end"
+        );
         tokio::spawn(last);
     }
-    StopReport { stop_took: began.elapsed(), ..report }
+    StopReport {
+        stop_took: began.elapsed(),
+        ..report
+    }
 }
 
 /// Waits for everything that could bring new work. What a read still brings is handed back.
@@ -260,7 +322,12 @@ async fn stop_taking(core: &Core, loops: &mut Loops) {
         let _ = tokio::time::timeout(WAKE_AGAIN, loops.taking.join_next()).await;
     }
     loops.taking.abort_all();
-    let readers = std::mem::take(&mut *core.readers.lock().unwrap_or_else(|broken| broken.into_inner()));
+    let readers = std::mem::take(
+        &mut *core
+            .readers
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner()),
+    );
     for reader in readers {
         reader.close().await;
     }
@@ -269,7 +336,10 @@ async fn stop_taking(core: &Core, loops: &mut Loops) {
 /// Gives running handlers their time, then tells them, then drops them and hands their tasks back.
 async fn end_runs(core: &Core) {
     core.runs.close();
-    if tokio::time::timeout(core.settings.shutdown_timeout, core.runs.wait()).await.is_ok() {
+    if tokio::time::timeout(core.settings.shutdown_timeout, core.runs.wait())
+        .await
+        .is_ok()
+    {
         return;
     }
     for lane in &core.lanes {
@@ -281,12 +351,20 @@ async fn end_runs(core: &Core) {
 }
 
 /// Writes what is left, ends the leases and takes leave of every queue.
-async fn finish(core: Arc<Core>, mut loops: Loops, keeper: std::thread::JoinHandle<()>, guard: StopOnDrop) {
+async fn finish(
+    core: Arc<Core>,
+    mut loops: Loops,
+    keeper: std::thread::JoinHandle<()>,
+    guard: StopOnDrop,
+) {
     core.runs.wait().await;
     core.stop.settling.cancel();
     let settlers = async { while loops.settling.join_next().await.is_some() {} };
     if tokio::time::timeout(FLUSH, settlers).await.is_err() {
-        tracing::warn!(held = core.held(), "redis did not take the last results; other servers take over when the leases end");
+        tracing::warn!(
+            held = core.held(),
+            "redis did not take the last results; other servers take over when the leases end"
+        );
     }
     core.stop.keeping.cancel();
     let kept = tokio::time::timeout(FLUSH, core.stop.kept.cancelled()).await;

@@ -76,12 +76,32 @@ impl Settings {
         within("renew_every", self.renew_every, ms(50), day)?;
         within("quiet_gap", self.quiet_gap, ms(100), day)?;
         within("block", self.block, ms(10), Duration::from_secs(30))?;
-        within("upkeep_every", self.upkeep_every, ms(50), Duration::from_secs(60))?;
+        within(
+            "upkeep_every",
+            self.upkeep_every,
+            ms(50),
+            Duration::from_secs(60),
+        )?;
         within("handler_grace", self.handler_grace, Duration::ZERO, day)?;
-        within("shutdown_timeout", self.shutdown_timeout, Duration::ZERO, day)?;
-        within("unknown_grace", self.unknown_grace, Duration::ZERO, 365 * day)?;
+        within(
+            "shutdown_timeout",
+            self.shutdown_timeout,
+            Duration::ZERO,
+            day,
+        )?;
+        within(
+            "unknown_grace",
+            self.unknown_grace,
+            Duration::ZERO,
+            365 * day,
+        )?;
         within("archive_keep", self.archive_keep, ms(1), 3650 * day)?;
-        within("client_dead_after", self.client_dead_after, Duration::from_secs(1), 30 * day)?;
+        within(
+            "client_dead_after",
+            self.client_dead_after,
+            Duration::from_secs(1),
+            30 * day,
+        )?;
         self.check_lease()
     }
 
@@ -153,7 +173,10 @@ mod tests {
         settings.lease = Duration::from_secs(10);
         settings.renew_every = Duration::from_secs(10);
         let error = settings.check().unwrap_err().to_string();
-        assert!(error.contains("lease is 10s") && error.contains("renew_every 10s"), "{error}");
+        assert!(
+            error.contains("lease is 10s") && error.contains("renew_every 10s"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -170,6 +193,12 @@ mod tests {
     fn a_lease_of_zero_is_refused() {
         let mut settings = Settings::for_cores(2);
         settings.lease = Duration::ZERO;
-        assert!(settings.check().unwrap_err().to_string().contains("lease is 0ns"));
+        assert!(
+            settings
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("lease is 0ns")
+        );
     }
 }

@@ -80,7 +80,10 @@ async fn write(core: &Core, lane: usize, batch: &[Done], patience: &mut Patience
                 patience.reset();
                 // Gone means that another run's completion, a cancel or a flush was first. Redis has
                 // that outcome, so there is nothing to do about ours.
-                let won = settled.iter().filter(|settled| **settled == Settled::Won).count();
+                let won = settled
+                    .iter()
+                    .filter(|settled| **settled == Settled::Won)
+                    .count();
                 add(&core.counts.succeeded, won);
                 place.held.remove_all(batch.iter().map(|done| &*done.held));
                 return;

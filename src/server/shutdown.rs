@@ -24,7 +24,10 @@ pub async fn shutdown_signal() {
 #[cfg(unix)]
 async fn next_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let listeners = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let listeners = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
     let (Ok(mut terminate), Ok(mut interrupt)) = listeners else {
         tracing::error!("failed to listen for signals; only Ctrl-C stops this server");
         let _ = tokio::signal::ctrl_c().await;

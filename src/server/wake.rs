@@ -19,7 +19,11 @@ pub(crate) async fn listen(
     subscriber: Subscriber,
     mut wakes: mpsc::Receiver<ChannelMessage>,
 ) {
-    let channels: Vec<_> = core.lanes.iter().map(|lane| core.store.keys().queue(&lane.queue).wake()).collect();
+    let channels: Vec<_> = core
+        .lanes
+        .iter()
+        .map(|lane| core.store.keys().queue(&lane.queue).wake())
+        .collect();
     loop {
         let next = tokio::select! {
             biased;

@@ -58,8 +58,18 @@ impl Store {
                 Vec::new(),
             )
             .await?;
-        let [entries, held, released, scheduled, retry, archived, completed, parked, paused, now] =
-            reply.into_parts()?;
+        let [
+            entries,
+            held,
+            released,
+            scheduled,
+            retry,
+            archived,
+            completed,
+            parked,
+            paused,
+            now,
+        ] = reply.into_parts()?;
         let (entries, held, released) = (entries.u64()?, held.u64()?, released.u64()?);
         let active = held.saturating_sub(released);
         Ok(Counts {

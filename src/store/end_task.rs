@@ -16,9 +16,17 @@ use crate::error::BackendError;
 use crate::id::{ClientId, EntryId, QueueName, TaskId, duration_ms};
 
 script!(
-    END_TASK, "end_task", allow_oom,
-    ["look", "fence", "clock", "count", "forget", "notify", "record"]
+    END_TASK,
+    "end_task",
+    allow_oom,
+    [
+        "look", "fence", "clock", "count", "forget", "notify", "record"
+    ]
 );
+
+/// From which time without a sign the owner of a running task counts as dead to whoever ends it from
+/// outside and does not know the lease: far more than the lease of any server that renews.
+pub(crate) const OWNER_DEAD_AFTER: Duration = Duration::from_secs(60);
 
 /// How a task ends.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +68,10 @@ impl Ended<'_> {
 impl Store {
     /// Ends the task of an entry, wherever it is by now. An owner idle for `idle_at_least` counts
     /// as dead; without it, whoever owns the entry runs it.
-    #[expect(clippy::too_many_arguments, reason = "one argument for each thing the script needs")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument for each thing the script needs"
+    )]
     pub(crate) async fn end_pending(
         &self,
         q: &QueueName,
@@ -75,8 +86,8 @@ impl Store {
             .await
     }
 
-    /// Ends a task that has a record, in any state. One that has ended can only be deleted, and
-    /// its client is not told again.
+    /// Ends a task that has a record, in any state; also under an owner that was silent for
+    /// [`OWNER_DEAD_AFTER`]. One that has ended can only be deleted, and its client is not told again.
     pub(crate) async fn end_recorded(
         &self,
         q: &QueueName,
@@ -84,10 +95,14 @@ impl Store {
         how: Ended<'_>,
         notice: &Bytes,
     ) -> Result<EndReply, BackendError> {
-        self.end_task(q, None, None, how, task, None, notice).await
+        self.end_task(q, None, Some(OWNER_DEAD_AFTER), how, task, None, notice)
+            .await
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one argument for each thing the script needs")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument for each thing the script needs"
+    )]
     async fn end_task(
         &self,
         q: &QueueName,
@@ -108,8 +123,19 @@ impl Store {
             arg::client(client),
             notice.clone(),
         ];
-        if let Ended::Archived { reason, error, name, envelope } = how {
-            args.extend([arg::text(name), envelope.clone(), arg::text(reason), arg::text(error)]);
+        if let Ended::Archived {
+            reason,
+            error,
+            name,
+            envelope,
+        } = how
+        {
+            args.extend([
+                arg::text(name),
+                envelope.clone(),
+                arg::text(reason),
+                arg::text(error),
+            ]);
         }
         let reply = self
             .conn()

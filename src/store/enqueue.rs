@@ -15,7 +15,12 @@ use super::script::script;
 use crate::error::{BackendError, BackendKind};
 use crate::id::{ClientId, EntryId, Millis, QueueName, TaskId, duration_ms};
 
-script!(ENQUEUE, "enqueue", adds_work, ["look", "clock", "count", "due", "record"]);
+script!(
+    ENQUEUE,
+    "enqueue",
+    adds_work,
+    ["look", "clock", "count", "due", "record"]
+);
 
 /// The most tasks in one batch: a script must not keep Redis busy for long.
 pub(crate) const MAX_BATCH_TASKS: usize = 100;

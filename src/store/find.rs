@@ -24,7 +24,7 @@ script!(SCAN, "scan", allow_oom, ["fence"]);
 const SLACK_MS: u64 = 60_000;
 /// Entries of one script call.
 const PAGE: usize = 100;
-/// At most so many calls: 10,000 entries, some 10 ms of Redis in all.
+/// At most so many calls: 10,000 entries, some 40 ms of Redis in all.
 const MAX_PAGES: usize = 100;
 
 /// A task found in the stream.
@@ -68,7 +68,10 @@ impl Store {
         let id_bytes = Bytes::copy_from_slice(uuid.as_bytes());
         let made_ms = uuid.as_u128() >> 80;
         let made_ms = u64::try_from(made_ms).unwrap_or(u64::MAX);
-        let mut from = EntryId { millis: made_ms.saturating_sub(SLACK_MS), sequence: 0 };
+        let mut from = EntryId {
+            millis: made_ms.saturating_sub(SLACK_MS),
+            sequence: 0,
+        };
         let key = self.keys().queue(q).stream();
         for _ in 0..MAX_PAGES {
             let args = vec![
@@ -109,7 +112,11 @@ fn read(reply: Reply) -> Result<Step, BackendError> {
                 given(consumer, |name| Ok(ConsumerId::new(name.text()?).ok()))?.flatten();
             Ok(Step::Match(Scanned {
                 entry: entry.entry_id()?,
-                state: if consumer.is_some() { TaskState::Active } else { TaskState::Pending },
+                state: if consumer.is_some() {
+                    TaskState::Active
+                } else {
+                    TaskState::Pending
+                },
                 consumer,
                 count: count.u64()?,
                 has_record: field.bytes()? == FIELD_RECORD,

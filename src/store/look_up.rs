@@ -15,8 +15,12 @@ use crate::id::{ClientId, ConsumerId, EntryId, Millis, QueueName, TaskId};
 use crate::state::TaskState;
 
 script!(
-    LOOK_UP, "look_up", allow_oom,
-    ["look", "fence", "clock", "count", "forget", "notify", "record"]
+    LOOK_UP,
+    "look_up",
+    allow_oom,
+    [
+        "look", "fence", "clock", "count", "forget", "notify", "record"
+    ]
 );
 
 /// The most tasks in one look.
@@ -119,7 +123,11 @@ fn arguments(client: Option<&ClientId>, items: &[Wanted]) -> Vec<Bytes> {
             None => args.extend([Bytes::new(), Bytes::new()]),
             Some(deadline) => args.extend([
                 arg::shown(deadline.0),
-                Notice { task: item.id.clone(), ending: Ending::Expired }.encode(),
+                Notice {
+                    task: item.id.clone(),
+                    ending: Ending::Expired,
+                }
+                .encode(),
             ]),
         }
     }

@@ -66,10 +66,11 @@ mod cluster_tests;
 #[cfg(test)]
 mod conn_tests;
 #[cfg(test)]
-
 mod delivery_tests;
 #[cfg(test)]
 mod queue_tests;
+#[cfg(test)]
+mod sentinel_tests;
 #[cfg(test)]
 mod tests_server;
 #[cfg(test)]
@@ -79,7 +80,7 @@ use std::sync::Arc;
 
 pub(crate) use client_beat::ClientBeat;
 pub(crate) use counts::{Counts, Paused};
-pub(crate) use end_task::{EndReply, Ended};
+pub(crate) use end_task::{EndReply, Ended, OWNER_DEAD_AFTER};
 pub(crate) use enqueue::{Batch, Enqueued, NewTask, Start};
 pub(crate) use ensure::Ensured;
 pub(crate) use fail::{Fail, Failed, Verdict};
@@ -108,7 +109,10 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(conn: conn::Conn, prefix: Prefix) -> Self {
-        Self { conn, keys: Arc::new(keys::Keys::new(prefix)) }
+        Self {
+            conn,
+            keys: Arc::new(keys::Keys::new(prefix)),
+        }
     }
 
     pub(crate) const fn conn(&self) -> &conn::Conn {

@@ -62,7 +62,11 @@ pub(crate) enum Listed {
     /// In the stream.
     Entry(ListedEntry),
     /// In a sorted set, with the record's raw bytes, which [`Record::decode`] reads; empty if it is missing.
-    Recorded { id: String, score: Millis, record: Bytes },
+    Recorded {
+        id: String,
+        score: Millis,
+        record: Bytes,
+    },
 }
 
 /// A task in the stream.
@@ -113,7 +117,10 @@ impl Store {
             Some((score, member)) => (arg::shown(score), member.clone()),
         };
         let args = vec![score, member, arg::shown(n), arg::shown(MAX_BATCH_BYTES)];
-        let reply = self.conn().run(&PAGE_SET, vec![set, keys.tasks()], args).await?;
+        let reply = self
+            .conn()
+            .run(&PAGE_SET, vec![set, keys.tasks()], args)
+            .await?;
         let (mut tasks, mut next) = (Vec::new(), None);
         for row in reply.into_array()? {
             let [id, score, record] = row.into_parts()?;
@@ -125,7 +132,10 @@ impl Store {
                 record: record.into_bytes()?,
             });
         }
-        let next = next.map(|member| PageCursor { member: Some(member), ..PageCursor::default() });
+        let next = next.map(|member| PageCursor {
+            member: Some(member),
+            ..PageCursor::default()
+        });
         Ok(Page { tasks, next })
     }
 
@@ -146,7 +156,10 @@ impl Store {
             arg::shown(MAX_BATCH_BYTES),
             Bytes::from_static(needle),
         ];
-        let reply = self.conn().run(&PAGE_STREAM, vec![keys.stream(), keys.cfg()], args).await?;
+        let reply = self
+            .conn()
+            .run(&PAGE_STREAM, vec![keys.stream(), keys.cfg()], args)
+            .await?;
         let [seen, rows] = reply.into_parts()?;
         Ok(Page {
             tasks: rows
@@ -154,8 +167,10 @@ impl Store {
                 .into_iter()
                 .map(|row| read_entry(row).map(Listed::Entry))
                 .collect::<Result<_, _>>()?,
-            next: given(&seen, Reply::entry_id)?
-                .map(|entry| PageCursor { entry, ..PageCursor::default() }),
+            next: given(&seen, Reply::entry_id)?.map(|entry| PageCursor {
+                entry,
+                ..PageCursor::default()
+            }),
         })
     }
 }

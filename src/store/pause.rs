@@ -10,7 +10,12 @@ use super::script::script;
 use crate::error::{BackendError, BackendKind};
 use crate::id::{Millis, QueueName};
 
-script!(PAUSE, "pause", allow_oom, ["look", "fence", "clock", "position"]);
+script!(
+    PAUSE,
+    "pause",
+    allow_oom,
+    ["look", "fence", "clock", "position"]
+);
 script!(RESUME, "resume", allow_oom, ["look", "fence", "clock"]);
 
 impl Store {
@@ -49,7 +54,10 @@ impl Store {
         for _ in 0..2 {
             let keys = self.keys().queue(q);
             let keys = vec![keys.stream(), keys.cfg()];
-            let reply = self.conn().run(&RESUME, keys, vec![arg::flag(only_due)]).await?;
+            let reply = self
+                .conn()
+                .run(&RESUME, keys, vec![arg::flag(only_due)])
+                .await?;
             match reply {
                 Reply::Int(1) => return Ok(true),
                 Reply::Int(0) => return Ok(false),

@@ -10,7 +10,9 @@ use crate::error::BackendError;
 use crate::id::{Millis, QueueName};
 
 script!(
-    PROMOTE, "promote", allow_oom,
+    PROMOTE,
+    "promote",
+    allow_oom,
     ["look", "clock", "count", "due", "record"]
 );
 

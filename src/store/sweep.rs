@@ -19,9 +19,19 @@ use crate::error::BackendError;
 use crate::id::{QueueName, TaskId};
 
 script!(SWEEP_CLIENTS, "sweep_clients", allow_oom, ["look", "clock"]);
-script!(SWEEP_CONSUMERS, "sweep_consumers", allow_oom, ["look", "fence", "clock"]);
+script!(
+    SWEEP_CONSUMERS,
+    "sweep_consumers",
+    allow_oom,
+    ["look", "fence", "clock"]
+);
 script!(SWEEP_FIELDS, "sweep_fields", allow_oom, ["look", "fence"]);
-script!(SWEEP_KEPT, "sweep_kept", allow_oom, ["look", "clock", "forget"]);
+script!(
+    SWEEP_KEPT,
+    "sweep_kept",
+    allow_oom,
+    ["look", "clock", "forget"]
+);
 script!(SWEEP_PARKED, "sweep_parked", allow_oom, ["look", "clock"]);
 
 /// Items of one script call.
@@ -142,7 +152,9 @@ impl Store {
         swept: &mut Swept,
     ) -> Result<(), BackendError> {
         let keys = self.keys().queue(q);
-        let args = vec![arg::millis(limits.consumer_dead_after.max(limits.lease * 2))];
+        let args = vec![arg::millis(
+            limits.consumer_dead_after.max(limits.lease * 2),
+        )];
         let keys = vec![keys.stream(), keys.servers()];
         swept.consumers = self.conn().run(&SWEEP_CONSUMERS, keys, args).await?.u64()?;
         swept.more |= swept.consumers >= PAGE as u64;
@@ -161,7 +173,10 @@ impl Store {
             (keys.crashes(), &mut cursor.crashes),
         ] {
             let args = vec![at.clone()];
-            let reply = self.conn().run(&SWEEP_FIELDS, vec![keys.stream(), fields], args).await?;
+            let reply = self
+                .conn()
+                .run(&SWEEP_FIELDS, vec![keys.stream(), fields], args)
+                .await?;
             let [dropped, next] = reply.into_parts()?;
             swept.orphans += dropped.u64()?;
             *at = next.into_bytes()?;
@@ -176,7 +191,10 @@ impl Store {
         swept: &mut Swept,
     ) -> Result<(), BackendError> {
         let keys = self.keys().queue(q);
-        let args = vec![arg::millis(limits.archive_keep), arg::shown(limits.archive_max)];
+        let args = vec![
+            arg::millis(limits.archive_keep),
+            arg::shown(limits.archive_max),
+        ];
         let keys = vec![keys.archived(), keys.tasks()];
         swept.archived_trimmed = self.conn().run(&SWEEP_KEPT, keys, args).await?.u64()?;
         swept.more |= swept.archived_trimmed >= PAGE as u64;
@@ -189,7 +207,9 @@ impl Store {
         cursor: &mut SweepCursor,
         swept: &mut Swept,
     ) -> Result<(), BackendError> {
-        let page = self.page_stream(q, "pending", &cursor.stream, PAGE, DEADLINE_MARK).await?;
+        let page = self
+            .page_stream(q, "pending", &cursor.stream, PAGE, DEADLINE_MARK)
+            .await?;
         cursor.stream = page.next.unwrap_or_default();
         swept.expired_candidates = page
             .tasks
@@ -232,5 +252,9 @@ fn read_parked(row: Reply) -> Result<Option<Parked>, BackendError> {
     };
     // It may be parked under `name@version`; no name has an `@`.
     let name = record.name.split('@').next().unwrap_or_default().to_owned();
-    Ok(Some(Parked { id, name, envelope: record.envelope }))
+    Ok(Some(Parked {
+        id,
+        name,
+        envelope: record.envelope,
+    }))
 }

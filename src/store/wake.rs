@@ -37,7 +37,10 @@ mod tests {
 
     #[test]
     fn messages_are_read_and_foreign_ones_are_ignored() {
-        let entry = EntryId { millis: 7, sequence: 1 };
+        let entry = EntryId {
+            millis: 7,
+            sequence: 1,
+        };
         assert_eq!(Wake::parse(b"due 12"), Some(Wake::Due(Millis(12))));
         assert_eq!(Wake::parse(b"cancel 7-1"), Some(Wake::Cancel(entry)));
         assert_eq!(Wake::parse(b"released"), Some(Wake::Released));

@@ -84,11 +84,7 @@ pub(crate) trait Host: Send + Sync + 'static {
 
     /// Asks Redis for deliveries by `take`, which must not be mistaken for lost ones meanwhile, and
     /// runs what came.
-    fn take<'a>(
-        &'a self,
-        room: Room,
-        take: BoxFuture<'a, Vec<Delivery>>,
-    ) -> BoxFuture<'a, usize>;
+    fn take<'a>(&'a self, room: Room, take: BoxFuture<'a, Vec<Delivery>>) -> BoxFuture<'a, usize>;
 
     /// Whether this server has a handler for tasks of this name.
     fn knows(&self, name: &str) -> bool;

@@ -29,7 +29,11 @@ impl Pace {
         let servers = u32::try_from(self.servers.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         let fleet = Duration::from_secs(1).saturating_mul(servers);
         // Up to two servers the configured pace stays; a dead server is counted until it is swept.
-        let wait = if servers <= 2 { every } else { every.max(fleet.mul_f64(0.7)) };
+        let wait = if servers <= 2 {
+            every
+        } else {
+            every.max(fleet.mul_f64(0.7))
+        };
         wait.min(LONGEST.max(every)).mul_f64(0.75 + random / 2.0)
     }
 }
@@ -50,7 +54,10 @@ mod tests {
     fn a_large_fleet_looks_about_once_a_second_together_but_each_at_least_every_half_minute() {
         let pace = Pace::default();
         pace.see(20);
-        assert_eq!(pace.wait(Duration::from_secs(2), 0.5), Duration::from_secs(14));
+        assert_eq!(
+            pace.wait(Duration::from_secs(2), 0.5),
+            Duration::from_secs(14)
+        );
         pace.see(1_000);
         assert_eq!(pace.wait(Duration::from_secs(2), 0.5), LONGEST);
     }

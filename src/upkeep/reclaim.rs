@@ -20,7 +20,10 @@ pub(crate) async fn reclaim(post: Post, host: std::sync::Arc<dyn Host>) {
         } else {
             post.pace.wait(post.times.every, fastrand::f64())
         };
-        let slept = post.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        let slept = post
+            .stop
+            .run_until_cancelled(tokio::time::sleep(wait))
+            .await;
         if slept.is_none() {
             return;
         }
@@ -46,7 +49,11 @@ async fn round(post: &Post, host: &dyn Host, cursor: &mut ReclaimCursor) -> bool
             .reclaim(&post.queue, &post.me, slots, suspects, &times, cursor)
             .await;
         match reclaimed {
-            Ok(Reclaimed { deliveries, more: rest, .. }) => {
+            Ok(Reclaimed {
+                deliveries,
+                more: rest,
+                ..
+            }) => {
                 more = rest && !deliveries.is_empty();
                 deliveries
             }

@@ -35,7 +35,10 @@ impl Sweep {
     ) -> Result<(), BackendError> {
         let limits = limits(post);
         for _ in 0..ROUNDS {
-            let swept = post.store.sweep(&post.queue, &limits, &mut self.cursor).await?;
+            let swept = post
+                .store
+                .sweep(&post.queue, &limits, &mut self.cursor)
+                .await?;
             if swept.receivers + swept.consumers > 0 {
                 tracing::info!(
                     queue = %post.queue,
@@ -72,14 +75,24 @@ fn limits(post: &Post) -> SweepLimits {
 
 /// Ends a waiting task whose deadline is over. One that cannot be read is left to whoever runs it.
 async fn expire(post: &Post, waiting: &ListedEntry, now: Millis) -> Result<(), BackendError> {
-    let limits = Limits { max_bytes: usize::MAX };
+    let limits = Limits {
+        max_bytes: usize::MAX,
+    };
     let Ok(envelope) = Envelope::decode(&waiting.envelope, &limits) else {
         return Ok(());
     };
-    if envelope.parts.deadline.is_none_or(|deadline| deadline > now) {
+    if envelope
+        .parts
+        .deadline
+        .is_none_or(|deadline| deadline > now)
+    {
         return Ok(());
     }
-    let notice = Notice { task: envelope.id.clone(), ending: Ending::Expired }.encode();
+    let notice = Notice {
+        task: envelope.id.clone(),
+        ending: Ending::Expired,
+    }
+    .encode();
     let idle = Some(post.times.lease);
     post.store
         .end_pending(
@@ -103,14 +116,21 @@ async fn archive_parked(post: &Post, host: &dyn Host, parked: &Parked) -> Result
     };
     let ending = Ending::NoHandler(error.clone());
     let reason = ending.word();
-    let notice = Notice { task: parked.id.clone(), ending }.encode();
+    let notice = Notice {
+        task: parked.id.clone(),
+        ending,
+    }
+    .encode();
     let how = Ended::Archived {
         reason,
         error: &error,
         name: &parked.name,
         envelope: &parked.envelope,
     };
-    let reply = post.store.end_recorded(&post.queue, &parked.id, how, &notice).await?;
+    let reply = post
+        .store
+        .end_recorded(&post.queue, &parked.id, how, &notice)
+        .await?;
     if reply == EndReply::Ended {
         host.archived(Archived {
             id: parked.id.clone(),

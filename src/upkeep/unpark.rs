@@ -20,7 +20,10 @@ pub(crate) async fn unpark(post: Post, host: Arc<dyn Host>) {
             tracing::debug!(queue = %post.queue, %error, "failed to look for parked tasks");
         }
         let wait = post.pace.wait(post.times.every.max(EVERY), fastrand::f64());
-        let slept = post.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        let slept = post
+            .stop
+            .run_until_cancelled(tokio::time::sleep(wait))
+            .await;
         if slept.is_none() {
             return;
         }
@@ -32,7 +35,9 @@ async fn round(post: &Post, host: &dyn Host) -> Result<(), BackendError> {
         if !host.knows(&name) {
             continue;
         }
-        while post.store.unpark(&post.queue, &name, PAGE).await? >= PAGE && !post.stop.is_cancelled() {}
+        while post.store.unpark(&post.queue, &name, PAGE).await? >= PAGE
+            && !post.stop.is_cancelled()
+        {}
         tracing::info!(queue = %post.queue, %name, "took back parked tasks");
     }
     Ok(())

@@ -36,7 +36,10 @@ pub(crate) async fn watch(post: Post, host: Arc<dyn Host>) {
             Ok(()) => watch.wait(),
             Err(error) => {
                 tracing::debug!(queue = %watch.post.queue, %error, "upkeep failed");
-                watch.post.pace.wait(watch.post.times.every, fastrand::f64())
+                watch
+                    .post
+                    .pace
+                    .wait(watch.post.times.every, fastrand::f64())
             }
         };
         let stop = watch.post.stop.clone();
@@ -75,7 +78,13 @@ impl Watch {
         let upkeep = self
             .post
             .store
-            .upkeep_lock(&self.post.queue, &self.post.me, times.lock, times.quiet, times.lease)
+            .upkeep_lock(
+                &self.post.queue,
+                &self.post.me,
+                times.lock,
+                times.quiet,
+                times.lease,
+            )
             .await?;
         self.seen = Some((upkeep.now, Instant::now()));
         self.post.pace.see(upkeep.servers_seen);
@@ -93,8 +102,13 @@ impl Watch {
             self.next_due = promoted.next_due;
             self.seen = Some((promoted.now, Instant::now()));
         }
-        if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
-            self.sweep.sweep(&self.post, &*self.host, upkeep.now).await?;
+        if self
+            .swept
+            .is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY)
+        {
+            self.sweep
+                .sweep(&self.post, &*self.host, upkeep.now)
+                .await?;
             self.swept = Some(Instant::now());
         }
         Ok(())

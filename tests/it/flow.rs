@@ -26,7 +26,10 @@ async fn a_result_comes_back() {
         async move { server.run_until(stop.cancelled_owned()).await }
     });
     let handle = client.enqueue(Double(21)).await.unwrap();
-    assert_eq!(handle.result_timeout(Duration::from_secs(5)).await.unwrap(), 42);
+    assert_eq!(
+        handle.result_timeout(Duration::from_secs(5)).await.unwrap(),
+        42
+    );
     let started = std::time::Instant::now();
     let handles = client.enqueue_all((0..10_000).map(Double)).await.unwrap();
     for (n, handle) in handles.into_iter().enumerate() {

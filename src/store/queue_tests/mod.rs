@@ -38,14 +38,26 @@ impl Rig {
         let q = QueueName::new("q").unwrap();
         let epoch = store.ensure(&q).await.unwrap().epoch;
         let client = ClientId::new("c1").unwrap();
-        Self { redis, store, q, epoch, client }
+        Self {
+            redis,
+            store,
+            q,
+            epoch,
+            client,
+        }
     }
 
     /// Any command.
     pub(super) async fn raw<const N: usize>(&self, command: [&str; N]) -> Reply {
-        let args = command[1..].iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes()));
+        let args = command[1..]
+            .iter()
+            .map(|arg| Bytes::copy_from_slice(arg.as_bytes()));
         let name: &'static str = Box::leak(command[0].to_owned().into_boxed_str());
-        self.store.conn().command(name, None, args.collect()).await.unwrap()
+        self.store
+            .conn()
+            .command(name, None, args.collect())
+            .await
+            .unwrap()
     }
 
     pub(super) async fn number<const N: usize>(&self, command: [&str; N]) -> u64 {
@@ -97,7 +109,17 @@ impl Rig {
         let count = count.to_string();
         let key = self.key("s");
         let reply = self
-            .raw(["XREADGROUP", "GROUP", "servers", consumer, "COUNT", &count, "STREAMS", &key, ">"])
+            .raw([
+                "XREADGROUP",
+                "GROUP",
+                "servers",
+                consumer,
+                "COUNT",
+                &count,
+                "STREAMS",
+                &key,
+                ">",
+            ])
             .await;
         let key = Bytes::from(key);
         super::reply::streams(reply, std::iter::once(&key))
@@ -111,7 +133,10 @@ impl Rig {
     /// Hands an entry to an owner that has been idle for so long.
     pub(super) async fn give(&self, entry: EntryId, owner: &str, idle_ms: u64) {
         let (key, entry, idle) = (self.key("s"), entry.to_string(), idle_ms.to_string());
-        self.raw(["XCLAIM", &key, "servers", owner, "0", &entry, "IDLE", &idle, "JUSTID"]).await;
+        self.raw([
+            "XCLAIM", &key, "servers", owner, "0", &entry, "IDLE", &idle, "JUSTID",
+        ])
+        .await;
     }
 
     pub(super) fn batch<'a>(&'a self, number: u64, tasks: &'a [NewTask]) -> Batch<'a> {
@@ -127,10 +152,17 @@ impl Rig {
 
     /// Enqueues as batch `number` and gives the entries back.
     pub(super) async fn enqueue(&self, number: u64, tasks: &[NewTask]) -> Vec<Option<EntryId>> {
-        match self.store.enqueue(&self.q, &self.batch(number, tasks)).await.unwrap() {
-            Enqueued::Stored { first_entry, scheduled, .. } => {
-                Enqueued::entries(first_entry, &scheduled, tasks.len())
-            }
+        match self
+            .store
+            .enqueue(&self.q, &self.batch(number, tasks))
+            .await
+            .unwrap()
+        {
+            Enqueued::Stored {
+                first_entry,
+                scheduled,
+                ..
+            } => Enqueued::entries(first_entry, &scheduled, tasks.len()),
             other => panic!("{other:?}"),
         }
     }
@@ -157,13 +189,19 @@ impl Rig {
         }
     }
 
-    pub(super) async fn wake_ups(&self) -> (Subscriber, tokio::sync::mpsc::Receiver<(Bytes, Bytes)>) {
+    pub(super) async fn wake_ups(
+        &self,
+    ) -> (Subscriber, tokio::sync::mpsc::Receiver<(Bytes, Bytes)>) {
         let channel = Bytes::from(self.key("wake"));
-        Subscriber::connect(&self.redis.options("wake"), vec![channel]).await.unwrap()
+        Subscriber::connect(&self.redis.options("wake"), vec![channel])
+            .await
+            .unwrap()
     }
 
     pub(super) async fn reader(&self) -> BlockingConn {
-        BlockingConn::connect(&self.redis.options("reader")).await.unwrap()
+        BlockingConn::connect(&self.redis.options("reader"))
+            .await
+            .unwrap()
     }
 
     /// Puts a task made by `text` into a state in which it has a record, written as the format says.
@@ -222,15 +260,25 @@ pub(super) fn task_with(parts: Parts) -> NewTask {
 
 /// A task whose "envelope" is text, which scripts do not mind.
 pub(super) fn text(envelope: &str) -> NewTask {
-    NewTask { envelope: Bytes::copy_from_slice(envelope.as_bytes()), ..task() }
+    NewTask {
+        envelope: Bytes::copy_from_slice(envelope.as_bytes()),
+        ..task()
+    }
 }
 
 pub(super) fn at(start: Start, envelope: &str) -> NewTask {
-    NewTask { start, ..text(envelope) }
+    NewTask {
+        start,
+        ..text(envelope)
+    }
 }
 
 pub(super) fn notice(task: &TaskId, ending: Ending) -> Bytes {
-    Notice { task: task.clone(), ending }.encode()
+    Notice {
+        task: task.clone(),
+        ending,
+    }
+    .encode()
 }
 
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);

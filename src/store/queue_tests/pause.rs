@@ -24,7 +24,10 @@ async fn values(rig: &Rig, entries: &[EntryId]) -> Vec<String> {
 }
 
 async fn pause(rig: &Rig) {
-    rig.store.pause(&rig.q, "ann", "deploy", None).await.unwrap();
+    rig.store
+        .pause(&rig.q, "ann", "deploy", None)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -50,7 +53,10 @@ async fn not_even_a_blocked_reader_receives_anything_while_paused() {
     let keys = [Bytes::from(rig.key("s"))];
     let blocked = async {
         let block = Some(Duration::from_millis(1_500));
-        reader.read_group(GROUP, "w", 10, block, &keys).await.unwrap()
+        reader
+            .read_group(GROUP, "w", 10, block, &keys)
+            .await
+            .unwrap()
     };
     let meanwhile = async {
         until("the reader is blocked", async || {
@@ -75,14 +81,32 @@ async fn pausing_again_changes_the_reason_and_keeps_the_position() {
     rig.deliver("w", 1).await;
     pause(&rig).await;
     let first = rig.store.counts(&rig.q).await.unwrap().paused.unwrap();
-    assert_eq!((first.by.as_str(), first.why.as_str(), first.until), ("ann", "deploy", None));
+    assert_eq!(
+        (first.by.as_str(), first.why.as_str(), first.until),
+        ("ann", "deploy", None)
+    );
     let until = Millis(first.since.0 + 1_000_000);
-    rig.store.pause(&rig.q, "bob", "incident", Some(until)).await.unwrap();
+    rig.store
+        .pause(&rig.q, "bob", "incident", Some(until))
+        .await
+        .unwrap();
     let second = rig.store.counts(&rig.q).await.unwrap().paused.unwrap();
-    assert_eq!((second.by.as_str(), second.why.as_str()), ("bob", "incident"));
+    assert_eq!(
+        (second.by.as_str(), second.why.as_str()),
+        ("bob", "incident")
+    );
     assert_eq!((second.until, second.since), (Some(until), first.since));
     pause(&rig).await;
-    assert_eq!(rig.store.counts(&rig.q).await.unwrap().paused.unwrap().until, None);
+    assert_eq!(
+        rig.store
+            .counts(&rig.q)
+            .await
+            .unwrap()
+            .paused
+            .unwrap()
+            .until,
+        None
+    );
     rig.store.resume(&rig.q).await.unwrap();
     let rest = rig.deliver("w", 10).await;
     assert_eq!(values(&rig, &rest).await, ["b"]);
@@ -130,9 +154,15 @@ async fn a_pause_with_an_end_is_ended_when_it_is_due_and_no_other() {
     pause(&rig).await;
     assert!(!rig.store.resume_due(&rig.q).await.unwrap());
     let until = Millis(rig.now().await.0 + 1_000_000);
-    rig.store.pause(&rig.q, "ann", "", Some(until)).await.unwrap();
+    rig.store
+        .pause(&rig.q, "ann", "", Some(until))
+        .await
+        .unwrap();
     assert!(!rig.store.resume_due(&rig.q).await.unwrap());
-    rig.store.pause(&rig.q, "ann", "", Some(rig.now().await)).await.unwrap();
+    rig.store
+        .pause(&rig.q, "ann", "", Some(rig.now().await))
+        .await
+        .unwrap();
     assert!(rig.store.resume_due(&rig.q).await.unwrap());
     assert!(rig.store.counts(&rig.q).await.unwrap().paused.is_none());
 }
@@ -143,6 +173,8 @@ async fn resume_wakes_the_readers() {
     let (_subscriber, mut messages) = rig.wake_ups().await;
     pause(&rig).await;
     rig.store.resume(&rig.q).await.unwrap();
-    let message = tokio::time::timeout(Duration::from_secs(5), messages.recv()).await.unwrap();
+    let message = tokio::time::timeout(Duration::from_secs(5), messages.recv())
+        .await
+        .unwrap();
     assert_eq!(message.unwrap().1, "resume");
 }

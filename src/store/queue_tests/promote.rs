@@ -3,21 +3,30 @@ use bytes::Bytes;
 use super::{Rig, at, text};
 use crate::id::{Millis, TaskId};
 use crate::state::TaskState;
-use crate::store::{NewTask, Start};
 use crate::store::tests_server::until;
+use crate::store::{NewTask, Start};
 
 async fn due_at(rig: &Rig, set: &str, task: &NewTask, due: u64) {
     rig.recorded(task, set).await;
-    rig.raw(["ZADD", &rig.key(set), &due.to_string(), &task.id.to_string()]).await;
+    rig.raw([
+        "ZADD",
+        &rig.key(set),
+        &due.to_string(),
+        &task.id.to_string(),
+    ])
+    .await;
 }
 
 #[tokio::test]
 async fn the_longest_due_goes_first_whichever_set_it_is_in() {
     let rig = Rig::start().await;
     let tasks = ["a", "b", "c", "d"].map(text);
-    for (task, (set, due)) in
-        tasks.iter().zip([("retry", 4), ("scheduled", 1), ("retry", 2), ("scheduled", 3)])
-    {
+    for (task, (set, due)) in tasks.iter().zip([
+        ("retry", 4),
+        ("scheduled", 1),
+        ("retry", 2),
+        ("scheduled", 3),
+    ]) {
         due_at(&rig, set, task, due).await;
     }
     let later = rig.now().await.0 + 1_000_000;
@@ -25,13 +34,35 @@ async fn the_longest_due_goes_first_whichever_set_it_is_in() {
     due_at(&rig, "retry", &waiting, later).await;
 
     let promoted = rig.store.promote(&rig.q).await.unwrap();
-    assert_eq!((promoted.moved, promoted.next_due), (4, Some(Millis(later))));
+    assert_eq!(
+        (promoted.moved, promoted.next_due),
+        (4, Some(Millis(later)))
+    );
     assert!(!promoted.more());
     let stream = rig.stream().await;
-    let values: Vec<_> = stream.iter().map(|(_, field, value)| (&field[..], &value[..])).collect();
-    assert_eq!(values, [(&b"r"[..], &b"b"[..]), (b"r", b"c"), (b"r", b"d"), (b"r", b"a")]);
-    let record = rig.store.record(&rig.q, &tasks[1].id).await.unwrap().unwrap();
-    assert_eq!((record.state, record.entry), (TaskState::Pending, Some(stream[0].0)));
+    let values: Vec<_> = stream
+        .iter()
+        .map(|(_, field, value)| (&field[..], &value[..]))
+        .collect();
+    assert_eq!(
+        values,
+        [
+            (&b"r"[..], &b"b"[..]),
+            (b"r", b"c"),
+            (b"r", b"d"),
+            (b"r", b"a")
+        ]
+    );
+    let record = rig
+        .store
+        .record(&rig.q, &tasks[1].id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (record.state, record.entry),
+        (TaskState::Pending, Some(stream[0].0))
+    );
     // What is known of its past stays.
     assert_eq!((record.due, record.error.as_deref()), (None, Some("oh")));
     assert_eq!(rig.number(["ZCARD", &rig.key("scheduled")]).await, 0);
@@ -47,7 +78,11 @@ async fn a_task_is_never_early() {
     until("the task is promoted", async || {
         polls += 1;
         let promoted = rig.store.promote(&rig.q).await.unwrap();
-        assert_eq!(promoted.moved == 1, promoted.now.0 >= due, "{promoted:?}, due {due}");
+        assert_eq!(
+            promoted.moved == 1,
+            promoted.now.0 >= due,
+            "{promoted:?}, due {due}"
+        );
         promoted.moved == 1
     })
     .await;
@@ -83,8 +118,16 @@ async fn a_hundred_thousand_due_tasks_drain_in_batches_and_in_order() {
     }
     assert_eq!(moved, [100; 1_000]);
     assert_eq!(rig.entries().await, 100_000);
-    let last = rig.raw(["XREVRANGE", &rig.key("s"), "+", "-", "COUNT", "1"]).await;
-    assert_eq!(crate::store::reply::entries(last).unwrap()[0].first_field().unwrap().1, "100000");
+    let last = rig
+        .raw(["XREVRANGE", &rig.key("s"), "+", "-", "COUNT", "1"])
+        .await;
+    assert_eq!(
+        crate::store::reply::entries(last).unwrap()[0]
+            .first_field()
+            .unwrap()
+            .1,
+        "100000"
+    );
 }
 
 #[tokio::test]
@@ -103,14 +146,21 @@ async fn a_call_is_bounded_in_bytes_too() {
 #[tokio::test]
 async fn what_is_no_record_does_not_block_the_tasks_behind_it() {
     let rig = Rig::start().await;
-    rig.raw(["HSET", &rig.key("tasks"), "odd", "no record"]).await;
-    rig.raw(["ZADD", &rig.key("scheduled"), "1", "odd", "2", "nowhere"]).await;
+    rig.raw(["HSET", &rig.key("tasks"), "odd", "no record"])
+        .await;
+    rig.raw(["ZADD", &rig.key("scheduled"), "1", "odd", "2", "nowhere"])
+        .await;
     let task = text("a");
     due_at(&rig, "scheduled", &task, 3).await;
     let promoted = rig.store.promote(&rig.q).await.unwrap();
     assert_eq!((promoted.moved, promoted.next_due), (1, None));
     assert!(!rig.is_nil(["ZSCORE", &rig.key("archived"), "odd"]).await);
-    assert!(rig.store.record(&rig.q, &TaskId::new("odd").unwrap()).await.is_err());
+    assert!(
+        rig.store
+            .record(&rig.q, &TaskId::new("odd").unwrap())
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
