@@ -96,12 +96,20 @@ async fn work(name: String) -> Result<(), AnyError> {
         &name,
         format!("pid {} is ready as {}", std::process::id(), server.id()),
     );
-    let mut input = tokio::io::stdin();
-    server
-        .run_until(async move { while matches!(input.read(&mut [0; 64]).await, Ok(1..)) {} })
-        .await?;
+    server.run_until(end_of_input()).await?;
     client.close().await;
     Ok(())
+}
+
+/// Ready when the demo wants this worker to stop, or is no more. In the second case Redis may be
+/// gone too, and a stop in order would wait for it.
+async fn end_of_input() {
+    let mut input = tokio::io::stdin();
+    while matches!(input.read(&mut [0; 64]).await, Ok(1..)) {}
+    tokio::spawn(async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        std::process::exit(1);
+    });
 }
 
 fn start_worker(name: &str, url: &str, prefix: &str) -> Result<Child, AnyError> {
