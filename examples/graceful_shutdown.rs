@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use streamfleet::{Client, Context, Failure, Server, ServerBuilder, Task, shutdown_signal};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 const QUEUE: &str = "graceful-shutdown";
 
@@ -22,13 +22,14 @@ struct Report {
 
 struct App {
     name: &'static str,
-    started: Arc<Notify>,
+    /// One permit for each start, so that the demo knows when both run.
+    started: Arc<Semaphore>,
 }
 
 async fn write_report(cx: Context<App>, task: Report) -> Result<String, Failure> {
     let (name, pages, attempt) = (cx.state().name, task.pages, cx.attempt());
     println!("{name} starts a report of {pages} pages, attempt {attempt}");
-    cx.state().started.notify_one();
+    cx.state().started.add_permits(1);
     tokio::select! {
         () = tokio::time::sleep(Duration::from_millis(200) * pages) => {}
         // A handler need not look; it would be dropped at its next await after a grace. One that
@@ -41,7 +42,7 @@ async fn write_report(cx: Context<App>, task: Report) -> Result<String, Failure>
     Ok(format!("{name} wrote {pages} pages in attempt {attempt}"))
 }
 
-fn server(client: &Client, name: &'static str, started: &Arc<Notify>) -> ServerBuilder<App> {
+fn server(client: &Client, name: &'static str, started: &Arc<Semaphore>) -> ServerBuilder<App> {
     let started = Arc::clone(started);
     Server::builder(client, App { name, started })
         .label(name)
@@ -53,7 +54,7 @@ fn server(client: &Client, name: &'static str, started: &Arc<Notify>) -> ServerB
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
     let client = Client::connect(url).await?;
-    let started = Arc::new(Notify::new());
+    let started = Arc::new(Semaphore::new(0));
 
     let short = client.enqueue(Report { pages: 2 }).queue(QUEUE).await?;
     let long = client.enqueue(Report { pages: 10 }).queue(QUEUE).await?;
@@ -62,14 +63,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The default is 25 s: what most platforms give a process, less a little.
         .shutdown_timeout(Duration::from_secs(1))
         .build()?;
-    let both_run = async {
-        started.notified().await;
-        started.notified().await;
-    };
     let report = first
         .run_until(async {
             tokio::select! {
-                () = both_run => println!("both run: the first server is told to stop"),
+                _ = started.acquire_many(2) => println!("both run: the first server is told to stop"),
                 () = shutdown_signal() => {}
             }
         })
