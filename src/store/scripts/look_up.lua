@@ -6,7 +6,7 @@
 -- ARGV   1 caller's client id or ""  then for each task: id, entry or "", deadline or "", notice of its expiry
 -- Reply  {now, last id of the receiver, epoch, {{state, entry, consumer, count, due, reason, error} or {}
 --        for each task}}
--- Cost   about 5 us a task
+-- Cost   about 12 us a task that runs, 18 us one that waits
 -- Atomic "gone" and "the receiver was written up to here" must be true at the same moment: then a
 --        waiter that read up to there and has no outcome knows that there is none.
 local base = KEYS[1]:sub(1, -2)
