@@ -9,8 +9,8 @@
 )]
 
 mod client;
+mod conformance;
 mod derive;
-mod flow;
 mod layers;
 mod source;
 mod support;
