@@ -10,6 +10,7 @@
 
 mod client;
 mod derive;
+mod faults;
 mod flow;
 mod layers;
 mod source;
