@@ -9,32 +9,26 @@ use super::{LONG, together};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_tasks_that_fail_once_without_delay_all_succeed_ten_times_in_a_row() {
     let _together = together().await;
-    tokio::join!(ten_times(1), ten_times(4), ten_times(16));
-}
-
-async fn ten_times(concurrency: usize) {
-    let redis = TestServer::start().await.unwrap();
-    let client = Client::connect(redis.url()).await.unwrap();
-    let setup = Setup {
-        concurrency,
-        ..Setup::new(redis.url())
-    };
-    let worker = setup.here().await;
-    for round in 0..10 {
-        let numbers = round * 500..(round + 1) * 500;
+    for (round, concurrency) in [1, 4, 16].into_iter().cycle().take(10).enumerate() {
+        let redis = TestServer::start().await.unwrap();
+        let client = Client::connect(redis.url()).await.unwrap();
+        let setup = Setup {
+            concurrency,
+            ..Setup::new(redis.url())
+        };
+        let worker = setup.here().await;
         let act = Act::FailFirst { busy: 0, retry: 0 };
-        let jobs = numbers.clone().map(|n| Job::new(n, act.clone()));
+        let jobs = (0..500).map(|n| Job::new(n, act.clone()));
         let handles = client.enqueue_all(jobs).await.unwrap();
-        for (n, handle) in numbers.zip(handles) {
+        for (n, handle) in (0..).zip(handles) {
             let result = handle.unwrap().result_timeout(LONG).await;
             assert_eq!(result.unwrap(), output_of(n), "round {round}");
         }
+        let twice: Vec<u64> = (0..500).flat_map(|n| [n, n]).collect();
+        assert_eq!(numbers(&worker.events(), "start"), twice);
+        let report = worker.stop().await;
+        assert_eq!((report.retried, report.succeeded), (500, 500));
+        client.close().await;
+        redis.finish().await;
     }
-    let events = worker.events();
-    let twice: Vec<u64> = (0..5_000).flat_map(|n| [n, n]).collect();
-    assert_eq!(numbers(&events, "start"), twice);
-    let report = worker.stop().await;
-    assert_eq!((report.retried, report.succeeded), (5_000, 5_000));
-    client.close().await;
-    redis.finish().await;
 }

@@ -79,8 +79,9 @@ async fn every_waiter_ends_when_the_receiver_is_deleted() {
     })
     .await;
     assert_eq!(number(&redis, &["DEL", &receiver]).await, 1);
-    proxy.set(Mode::Pass);
+    // First the cut: what waits in the proxy is lost with it.
     proxy.cut_all();
+    proxy.set(Mode::Pass);
     each_ends_as_lost(handles).await;
     worker.stop().await;
     client.close().await;
@@ -104,8 +105,9 @@ async fn every_waiter_ends_when_its_client_was_swept() {
     })
     .await;
     assert_eq!(counter(&redis, "default", "succeeded").await, 1_000);
-    proxy.set(Mode::Pass);
+    // First the cut: what waits in the proxy is lost with it.
     proxy.cut_all();
+    proxy.set(Mode::Pass);
     each_ends_as_lost(handles).await;
     worker.stop().await;
     client.close().await;

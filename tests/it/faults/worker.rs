@@ -220,19 +220,26 @@ impl Setup {
         ChildWorker(child.env(SETUP_ENV, setup).spawn())
     }
 
-    /// Starts a worker in this process.
+    /// Starts a worker in this process, and waits until it serves.
     pub(super) async fn here(&self) -> LocalWorker {
         let client = Client::connect(&self.url).await.unwrap();
         let journal = Journal::new(false);
         let server = self.builder(&client, &journal).build().unwrap();
-        let (me, stop) = (server.id().to_string(), CancellationToken::new());
+        let stop = CancellationToken::new();
+        let (serves, serving) = tokio::sync::oneshot::channel();
         let stopped = stop.clone().cancelled_owned();
+        // Polled for the first time when the server has started.
+        let stopped = async {
+            serves.send(()).unwrap();
+            stopped.await;
+        };
+        let running = tokio::spawn(async move { server.run_until(stopped).await.unwrap() });
+        serving.await.unwrap();
         LocalWorker {
-            me,
             journal,
             stop,
             client,
-            running: tokio::spawn(async move { server.run_until(stopped).await.unwrap() }),
+            running,
         }
     }
 }
@@ -269,7 +276,6 @@ impl ChildWorker {
 
 /// A worker in this process.
 pub(super) struct LocalWorker {
-    pub(super) me: String,
     pub(super) client: Client,
     journal: Arc<Journal>,
     stop: CancellationToken,
