@@ -342,7 +342,6 @@ mod tests {
             lane,
             TaskId::from_uuid(Uuid::new_v4()),
             None,
-            Duration::ZERO,
         )
     }
 

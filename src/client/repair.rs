@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
 use super::waiter::{Outcome, Waiter};
+use crate::envelope::{Ending, Notice};
 use crate::error::BackendError;
 use crate::id::EntryId;
 use crate::state::TaskState;
@@ -119,17 +120,20 @@ fn verdict(found: Found) -> Option<Outcome> {
         Found::Gone => Some(Outcome::Lost),
         Found::At {
             state: TaskState::Archived,
+            notice,
             error,
             ..
         } => {
-            let (reason, text) = error.unwrap_or_default();
-            Some(Outcome::Archived { reason, text })
+            let notice = notice.and_then(|notice| Notice::decode(&notice).ok());
+            // A record that somebody else wrote tells a text at most.
+            let text = error.map(|(_, text)| text).unwrap_or_default();
+            let ending = notice.map_or(Ending::Undecodable(text), |notice| notice.ending);
+            Some(Outcome::Ended(ending))
         }
         Found::At { .. } => None,
     }
 }
 
-/// Waits until everything the receiver held at the time of a look-up was read.
 async fn caught_up(shared: &Shared, lane: &Lane, last: EntryId) -> bool {
     let mut progress = lane.watch_progress();
     // Somebody may have trimmed the receiver: then `last` is never read, but a read finds nothing.

@@ -70,7 +70,7 @@ end
 
 if how == 'archived' then
   record = record or {e = ARGV[8], n = ARGV[7]}
-  record.s, record.k, record.x, record.f = 'archived', ARGV[9], ARGV[10], now
+  record.s, record.k, record.x, record.f, record.o = 'archived', ARGV[9], ARGV[10], now, notice
   -- No `l`: whoever waited is told now, and only once.
   record.i, record.d, record.p, record.l = nil, nil, nil, nil
   record_set(KEYS[2], id, record)

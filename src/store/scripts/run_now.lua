@@ -21,7 +21,7 @@ elseif state == 'retry' then
 elseif state == 'archived' then
   redis.call('ZREM', KEYS[5], id)
   -- A person looked at it: it starts without the old suspicion.
-  record.c, record.k, record.f = nil, nil, nil
+  record.c, record.k, record.f, record.o = nil, nil, nil, nil
 elseif state == 'parked' then
   local name = record.n or ''
   local set = KEYS[6] .. ':' .. name
