@@ -186,8 +186,8 @@ async fn stopped(
             .await;
         }
         StopReason::Shutdown => {
+            hand_back(core, held, begun).await;
             add(&core.counts.interrupted, 1);
-            release(core, held, begun).await;
         }
         // Another server has the task; whatever was sent now would be refused.
         StopReason::LeaseLost => core.lane(held.lane).held.remove(held),
@@ -303,9 +303,8 @@ pub(crate) async fn end(
         (Wrote::Refused, _) => core.lose(held),
         (Wrote::GivenUp, _) => {}
         (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
-        (Wrote::Done, Verdict::Retry { .. } | Verdict::Snooze { .. }) => {
-            add(&core.counts.retried, 1)
-        }
+        (Wrote::Done, Verdict::Retry { .. }) => add(&core.counts.retried, 1),
+        (Wrote::Done, Verdict::Snooze { .. }) => add(&core.counts.snoozed, 1),
         (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
             queue: core.lane(held.lane).queue.clone(),
             id: subject.id.clone(),
@@ -406,8 +405,14 @@ async fn still_ours(core: &Core, held: &Held, count: u64) -> Result<bool, Backen
     }
 }
 
-/// Hands a delivery back: to be run elsewhere, without counting an attempt.
+/// Hands a delivery back that was not started.
 pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
+    hand_back(core, held, begun).await;
+    add(&core.counts.released, 1);
+}
+
+/// Hands a delivery back: to be run elsewhere, without counting an attempt.
+async fn hand_back(core: &Core, held: &Held, begun: bool) {
     held.start_ending();
     let place = core.lane(held.lane);
     let mut patience = Patience::default();
@@ -430,7 +435,6 @@ pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
             }
         }
     }
-    add(&core.counts.released, 1);
     place.held.remove(held);
 }
 
