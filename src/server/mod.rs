@@ -12,7 +12,8 @@
 //! | `core` | what the loops share |
 //! | `reader` `choose` | tasks out of the streams |
 //! | `run` `call` | one delivery, one handler |
-//! | `settler` `conclude` | how runs ended, to Redis |
+//! | `subject` `conclude` | how a run ended, and what is written about it |
+//! | `settler` `fenced` | the writes: successes in batches, all else one by one |
 //! | `held` `run_info` `signal` | what is held, and how a run is told to stop |
 //! | `keeper` | renewals, on a thread of its own |
 //! | `reconcile` | deliveries whose reply was lost |
@@ -27,6 +28,7 @@ mod clock;
 mod conclude;
 mod context;
 mod core;
+mod fenced;
 mod handler;
 mod held;
 mod hooks;
@@ -43,6 +45,7 @@ mod settings;
 mod settler;
 mod shutdown;
 mod signal;
+mod subject;
 mod wake;
 
 pub use builder::{Server, ServerBuilder};

@@ -13,10 +13,11 @@ use crate::envelope::{Envelope, EnvelopeError, Limits};
 use crate::lifecycle;
 use crate::options::{DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT};
 use crate::server::call::{Cut, Ran, call};
-use crate::server::conclude::{self, Subject};
 use crate::server::context::Run;
 use crate::server::core::{Core, Slot};
 use crate::server::run_info::{Held, RunFacts};
+use crate::server::subject::Subject;
+use crate::server::{conclude, fenced};
 use crate::store::Delivery;
 
 /// Runs one delivery. The slot is free again when nothing of the handler runs any more.
@@ -27,43 +28,31 @@ pub(crate) async fn run(
     slot: Option<Slot>,
     suspect: Option<OwnedSemaphorePermit>,
 ) {
+    let lane = match suspect {
+        // One that was found again, or handed back by another server, comes without its lane.
+        None if delivery.suspect => Arc::clone(&core.suspect_lane).acquire_owned().await.ok(),
+        lane => lane,
+    };
     let slot = match slot {
         Some(slot) => Some(slot),
         None => core.slots(1).await,
     };
-    // The stop may have come while this waited for its slot.
+    // While this waited, the stop may have come, or the delivery may have been lost or cancelled.
     if slot.is_none() || core.is_stopping() {
-        conclude::release(&core, &held, false).await;
-        return;
-    }
-    if held.signal.reason().is_some() {
-        // Lost or cancelled before it was started.
+        fenced::release(&core, &held, false).await;
+    } else if held.signal.reason().is_some() {
         conclude::unstarted(&core, &held, &delivery).await;
-        return;
-    }
-    if delivery.suspect {
-        run_suspect(&core, &held, delivery, slot, suspect).await;
+    } else if delivery.suspect {
+        run_suspect(&core, &held, delivery, slot).await;
     } else {
         start(&core, &held, delivery, slot, false).await;
     }
+    drop(lane);
 }
 
 /// A task that was running when a process died, more than once: it is counted before it starts, and
 /// it ends here, undecoded, when it took down too many.
-async fn run_suspect(
-    core: &Arc<Core>,
-    held: &Arc<Held>,
-    delivery: Delivery,
-    slot: Option<Slot>,
-    lane: Option<OwnedSemaphorePermit>,
-) {
-    let lane = match lane {
-        Some(lane) => lane,
-        None => match Arc::clone(&core.suspect_lane).acquire_owned().await {
-            Ok(lane) => lane,
-            Err(_) => return conclude::release(core, held, false).await,
-        },
-    };
+async fn run_suspect(core: &Arc<Core>, held: &Arc<Held>, delivery: Delivery, slot: Option<Slot>) {
     if delivery.crashes >= core.settings.max_crashes {
         let subject = Subject::undecoded(&delivery);
         let crashes = delivery.crashes;
@@ -75,11 +64,10 @@ async fn run_suspect(
             Ending::Poison { crashes },
         )
         .await;
-    } else if let Some(begun) = conclude::begin(core, held).await {
+    } else if let Some(begun) = fenced::begin(core, held).await {
         tracing::warn!(entry = %held.entry, crashes = begun, "running a task that was there when a process died");
         start(core, held, delivery, slot, true).await;
     }
-    drop(lane);
 }
 
 /// Reads the envelope and runs the handler, or finds out why it cannot.
@@ -97,7 +85,7 @@ async fn start(
         Ok(envelope) => envelope,
         Err(EnvelopeError::UnsupportedVersion(version)) => {
             let subject = Subject::undecoded(&delivery);
-            return conclude::park(core, held, &subject, Some(version)).await;
+            return fenced::park(core, held, &subject, Some(version)).await;
         }
         Err(wrong) => {
             let subject = Subject::undecoded(&delivery);
@@ -107,7 +95,7 @@ async fn start(
     };
     let Some(handler) = core.handlers.get(&*envelope.name) else {
         let subject = Subject::of(envelope, &delivery);
-        return conclude::park(core, held, &subject, None).await;
+        return fenced::park(core, held, &subject, None).await;
     };
     let now = core.clock.now();
     let deadline = envelope.parts.deadline;

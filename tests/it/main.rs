@@ -11,6 +11,7 @@
 mod client;
 mod conformance;
 mod derive;
+mod faults;
 mod layers;
 mod source;
 mod support;
