@@ -138,7 +138,11 @@ pub(crate) async fn run(args: &RawArgs, json: bool) -> Result<()> {
 
 fn print_tables(report: &Report) {
     let mut table = Table::new(&["raw", "tasks/s", "best", "server us/task", "util"]);
-    let rows = [("tracked", &report.tracked), ("forget", &report.forget), ("enqueue", &report.enqueue)];
+    let rows = [
+        ("tracked", &report.tracked),
+        ("forget", &report.forget),
+        ("enqueue", &report.enqueue),
+    ];
     for (name, rates) in rows {
         table.row([
             name.to_owned(),
@@ -148,7 +152,10 @@ fn print_tables(report: &Report) {
             format!("{:.2}", median(rates.iter().map(Rate::util))),
         ]);
     }
-    show::print([format!("{}, durability {}", report.server, report.durability)]);
+    show::print([format!(
+        "{}, durability {}",
+        report.server, report.durability
+    )]);
     show::print(table.lines());
     let single = |of: fn(&Percentiles) -> f64| median(report.single.iter().map(of));
     show::print([format!(
@@ -157,7 +164,10 @@ fn print_tables(report: &Report) {
         single(|all| all.p99),
         thousands(1000.0 / single(|all| all.p50)),
     )]);
-    show::print([report.strength.line(), format!("raw_util={:.2}", report.raw_util)]);
+    show::print([
+        report.strength.line(),
+        format!("raw_util={:.2}", report.raw_util),
+    ]);
     if let Some(warning) = &report.warning {
         show::print([format!("warning: {warning}")]);
     }

@@ -15,7 +15,11 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) fn new(tasks: u64, took: Duration, server_seconds: f64) -> Self {
-        Self { tasks, seconds: took.as_secs_f64(), server_seconds }
+        Self {
+            tasks,
+            seconds: took.as_secs_f64(),
+            server_seconds,
+        }
     }
 
     pub(crate) fn per_second(&self) -> f64 {
