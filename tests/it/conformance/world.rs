@@ -129,9 +129,13 @@ impl World {
 
     /// Whether the stream of a queue is empty and nothing is pending.
     pub(super) async fn is_drained(&self, queue: &str) -> bool {
+        let key = self.key(queue, "s");
         let length = self.command(queue, "s", &[b"XLEN"]).await;
-        let pending = self.command(queue, "s", &[b"XPENDING", b"servers"]).await;
-        length.int() == Some(0) && pending.items()[0].int() == Some(0)
+        let pending = ["XPENDING", &key, "servers"];
+        // Without a group nobody has ever read here.
+        let pending = self.redis.command_on_key(&key, &pending).await;
+        let pending = pending.ok().and_then(|reply| reply.items()[0].int());
+        (length.int(), pending) == (Some(0), Some(0))
     }
 
     /// Takes down what runs; after a success also removes what was archived. Answers what could
