@@ -26,7 +26,14 @@ pub(crate) struct LaneHost {
 impl Host for LaneHost {
     fn room(&self) -> BoxFuture<'_, Option<Room>> {
         async {
-            let slots = self.core.slots(RECLAIM_MOST).await?;
+            let slots = self.core.slots(RECLAIM_MOST);
+            let slots = if self.core.slots.available_permits() == 0 {
+                // A reader that waits for work holds a slot. Ended now, it gives that to whoever
+                // stands in line, which is us, instead of at the end of its block.
+                tokio::join!(slots, self.core.wake_readers()).0?
+            } else {
+                slots.await?
+            };
             let suspect = Arc::clone(&self.core.suspect_lane).try_acquire_owned().ok();
             Some(Room { slots, suspect })
         }

@@ -7,7 +7,7 @@
 //! The list is read by XPENDING and XRANGE; reading it by `XREADGROUP … 0` would raise the delivery
 //! counts, and so break the fences of everything that runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +79,8 @@ async fn look_at(core: &Arc<Core>, lane: usize) -> Result<(), BackendError> {
     let place = core.lane(lane);
     let mut after = EntryId::default();
     loop {
+        // Also what we held when Redis was asked: it may end before the answer is here.
+        let held: HashSet<EntryId> = place.held.all().iter().map(|held| held.entry).collect();
         let page = match core
             .store
             .own_pending(&place.queue, &core.me, after, PAGE)
@@ -95,7 +97,7 @@ async fn look_at(core: &Arc<Core>, lane: usize) -> Result<(), BackendError> {
         let full = page.len() >= PAGE;
         let unseen: Vec<Delivery> = page
             .into_iter()
-            .filter(|delivery| !is_held(core, lane, delivery))
+            .filter(|delivery| !is_held(core, lane, delivery) && !held.contains(&delivery.entry))
             .collect();
         if !unseen.is_empty() {
             tracing::info!(queue = %place.queue, count = unseen.len(), "found deliveries again whose reply was lost");

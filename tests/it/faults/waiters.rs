@@ -51,6 +51,17 @@ async fn deaf_client(redis: &TestServer) -> (Client, Proxy) {
     (client, proxy)
 }
 
+/// First the cut: what waits in the proxy is lost with the old connections.
+async fn hear_again(proxy: &Proxy) {
+    let before = proxy.connections();
+    proxy.cut_all();
+    eventually("it connects anew", LONG, async || {
+        proxy.connections() > before
+    })
+    .await;
+    proxy.set(Mode::Pass);
+}
+
 async fn each_ends_as_lost(handles: Vec<TaskHandle<Job>>) {
     for handle in handles {
         let outcome = handle.result_timeout(LONG).await;
@@ -79,9 +90,7 @@ async fn every_waiter_ends_when_the_receiver_is_deleted() {
     })
     .await;
     assert_eq!(number(&redis, &["DEL", &receiver]).await, 1);
-    // First the cut: what waits in the proxy is lost with it.
-    proxy.cut_all();
-    proxy.set(Mode::Pass);
+    hear_again(&proxy).await;
     each_ends_as_lost(handles).await;
     worker.stop().await;
     client.close().await;
@@ -105,9 +114,7 @@ async fn every_waiter_ends_when_its_client_was_swept() {
     })
     .await;
     assert_eq!(counter(&redis, "default", "succeeded").await, 1_000);
-    // First the cut: what waits in the proxy is lost with it.
-    proxy.cut_all();
-    proxy.set(Mode::Pass);
+    hear_again(&proxy).await;
     each_ends_as_lost(handles).await;
     worker.stop().await;
     client.close().await;
