@@ -9,9 +9,11 @@
 )]
 
 mod client;
+mod defects;
 mod derive;
 mod flow;
 mod layers;
+mod limits;
 mod source;
 mod support;
 mod testing;
