@@ -1,5 +1,15 @@
 //! A distributed work queue on Redis Streams: typed tasks, awaited results, no lost work.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "the failure of a test is a panic"
+    )
+)]
+
 // The derive names this crate from outside; inside, its tests need the same name.
 extern crate self as streamfleet;
 

@@ -123,6 +123,8 @@ impl<T: Task, M> EnqueueAll<T, M> {
             let mut results = Vec::with_capacity(tasks.len());
             let mut flying: VecDeque<Part> = VecDeque::new();
             let mut part = Part::default();
+            // A part that is larger than the buffer would never have room.
+            let room = MAX_TASKS.min(owner.shared.settings.buffer);
             for task in tasks {
                 let new = match plan.new_task(&owner.shared, &task) {
                     Ok(new) => new,
@@ -131,7 +133,7 @@ impl<T: Task, M> EnqueueAll<T, M> {
                         continue;
                     }
                 };
-                if !part.fits(&new) {
+                if !part.fits(&new, room) {
                     let full = std::mem::take(&mut part);
                     post(&owner, &plan, full, &mut flying, &mut results, &finish).await;
                 }
@@ -197,9 +199,10 @@ struct Part {
 }
 
 impl Part {
-    fn fits(&self, task: &NewTask) -> bool {
+    /// `room`: the tasks that a part may have.
+    fn fits(&self, task: &NewTask, room: usize) -> bool {
         self.tasks.is_empty()
-            || (self.tasks.len() < MAX_TASKS && self.bytes + task.envelope.len() <= MAX_BYTES)
+            || (self.tasks.len() < room && self.bytes + task.envelope.len() <= MAX_BYTES)
     }
 
     fn add(&mut self, task: NewTask, ticket: Option<Ticket>) {

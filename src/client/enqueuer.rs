@@ -32,6 +32,8 @@ pub(super) struct Enqueuer {
     next: Option<Parcel>,
     /// The last batch number used under the lane's client id.
     number: u64,
+    /// Failed attempts since the last answer, whatever the batch: an outage is one row of errors.
+    failed: u32,
 }
 
 /// What is known about the batch in flight.
@@ -41,7 +43,6 @@ struct Flight {
     epoch: String,
     /// Some attempt may have been executed: from then on each is a repeat.
     ambiguous: bool,
-    attempts: u32,
     renames: u32,
 }
 
@@ -66,6 +67,7 @@ impl Enqueuer {
             inbox,
             next: None,
             number: 0,
+            failed: 0,
         }
     }
 
@@ -141,6 +143,7 @@ impl Enqueuer {
         loop {
             let error = match self.attempt(&mut batch, &mut flight).await {
                 Step::Stored { first, scheduled } => {
+                    self.failed = 0;
                     batch.answer_stored(first, &scheduled);
                     break;
                 }
@@ -150,9 +153,9 @@ impl Enqueuer {
                 }
                 Step::Again(error) => error,
             };
-            flight.attempts += 1;
+            self.failed += 1;
             self.shared
-                .count_error("enqueue", &self.lane.queue, &error, flight.attempts);
+                .count_error("enqueue", &self.lane.queue, &error, self.failed);
             if flight.ambiguous {
                 let unknown = Refusal::Unknown {
                     waited: Duration::ZERO,
@@ -169,7 +172,7 @@ impl Enqueuer {
             if batch.is_answered() {
                 break;
             }
-            if !self.shared.pause(retry_pause(flight.attempts)).await {
+            if !self.shared.pause(retry_pause(self.failed)).await {
                 let unknown = Refusal::Unknown {
                     waited: Duration::ZERO,
                 };
@@ -261,7 +264,6 @@ impl Enqueuer {
             number: self.number,
             epoch: String::new(),
             ambiguous: false,
-            attempts: 0,
             renames: 0,
         }
     }

@@ -121,6 +121,7 @@ impl<T> TaskHandle<T> {
                 count,
                 due,
                 error,
+                ..
             }) => Some(TaskStatus {
                 state,
                 entry,
@@ -171,7 +172,7 @@ impl<T: Task> TaskHandle<T> {
     /// # Errors
     /// [`ResultError`]: every way a task can end without its output.
     pub async fn result(&self) -> Result<T::Output, ResultError<T::Error>> {
-        typed::<T>(&self.ticket.waiter, self.ticket.waiter.wait().await)
+        typed::<T>(self.ticket.waiter.wait().await)
     }
 
     /// Waits for the outcome for at most this long. The task goes on.
@@ -183,7 +184,7 @@ impl<T: Task> TaskHandle<T> {
         timeout: Duration,
     ) -> Result<T::Output, ResultError<T::Error>> {
         match tokio::time::timeout(timeout, self.ticket.waiter.wait()).await {
-            Ok(outcome) => typed::<T>(&self.ticket.waiter, outcome),
+            Ok(outcome) => typed::<T>(outcome),
             Err(_) => Err(ResultError::WaitTimeout(timeout)),
         }
     }

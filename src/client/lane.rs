@@ -35,8 +35,8 @@ pub(super) struct Lane {
     identity: RwLock<Identity>,
     /// What `ensure` or the last reply said; none when it has to be asked for.
     epoch: Mutex<Option<String>>,
-    /// The last notice read. Written by the receiver loop, and by `rewind`.
-    read: watch::Sender<EntryId>,
+    /// How far the receiver was read. Written by the receiver loop, and by `rewind`.
+    progress: watch::Sender<Progress>,
     /// Whether outcomes may have been missed. Set by whoever sees a gap, cleared by `repair`.
     gap: AtomicBool,
     /// Wakes `repair` when a gap was seen. One for the whole client.
@@ -53,6 +53,15 @@ pub(super) struct Lane {
 pub(super) struct Identity {
     pub(super) client: ClientId,
     pub(super) receiver: Bytes,
+}
+
+/// How far a receiver was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Progress {
+    /// The last notice read.
+    pub(super) last: EntryId,
+    /// Reads that ended with nothing behind `last`.
+    pub(super) empty_reads: u64,
 }
 
 /// When the waiters of a lane are looked up though nothing went wrong visibly.
@@ -86,7 +95,7 @@ impl Lane {
             waiting: AtomicUsize::new(0),
             identity: RwLock::new(identity),
             epoch: Mutex::new(None),
-            read: watch::Sender::new(EntryId::default()),
+            progress: watch::Sender::new(Progress::default()),
             gap: AtomicBool::new(false),
             gap_seen,
             wake,
@@ -206,15 +215,15 @@ impl Lane {
     // ---- how far the receiver was read
 
     pub(super) fn read_to(&self) -> EntryId {
-        *self.read.borrow()
+        self.progress.borrow().last
     }
 
     /// The receiver loop read from `from` to `to`. Passed over if the cursor was moved meanwhile.
     pub(super) fn advance(&self, from: EntryId, to: EntryId) {
-        self.read.send_if_modified(|cursor| {
-            let moves = *cursor == from;
+        self.progress.send_if_modified(|progress| {
+            let moves = progress.last == from;
             if moves {
-                *cursor = to;
+                progress.last = to;
             }
             moves
         });
@@ -222,12 +231,19 @@ impl Lane {
 
     /// Reads the receiver from its start again: it is a new one, or its clock stepped back.
     pub(super) fn rewind(&self) {
-        self.read.send_replace(EntryId::default());
+        self.progress
+            .send_modify(|progress| progress.last = EntryId::default());
         self.wake.notify_one();
     }
 
-    pub(super) fn watch_read(&self) -> watch::Receiver<EntryId> {
-        self.read.subscribe()
+    /// The receiver loop read, and there was nothing.
+    pub(super) fn note_empty_read(&self) {
+        self.progress
+            .send_modify(|progress| progress.empty_reads += 1);
+    }
+
+    pub(super) fn watch_progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
     }
 
     // ---- gaps
@@ -271,28 +287,160 @@ impl Lane {
 
     // ---- silence
 
-    pub(super) fn note_heard(&self) {
+    pub(super) fn note_heard(&self, now: Instant) {
         let mut silence = self.silence_slot();
-        silence.heard = Instant::now();
+        silence.heard = now;
         silence.quiet_looks = 0;
     }
 
-    pub(super) fn note_looked(&self) {
+    pub(super) fn note_looked(&self, now: Instant) {
         let mut silence = self.silence_slot();
-        silence.looked = Instant::now();
+        silence.looked = now;
         silence.quiet_looks = (silence.quiet_looks + 1).min(MAX_DOUBLINGS);
     }
 
     /// Whether the waiters are to be looked up: after silence, backing off; and rarely even while
     /// other outcomes arrive, because a single one may have been lost.
-    pub(super) fn is_overdue(&self, patience: Duration) -> bool {
+    pub(super) fn is_overdue(&self, now: Instant, patience: Duration) -> bool {
         let silence = self.silence_slot();
-        let since = silence.heard.max(silence.looked).elapsed();
+        let since = now.saturating_duration_since(silence.heard.max(silence.looked));
         since >= patience * 2_u32.pow(silence.quiet_looks)
-            || silence.looked.elapsed() >= patience * 2_u32.pow(MAX_DOUBLINGS)
+            || now.saturating_duration_since(silence.looked) >= patience * 2_u32.pow(MAX_DOUBLINGS)
     }
 
     fn silence_slot(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::waiter::Ticket;
+    use super::*;
+
+    fn lane() -> Arc<Lane> {
+        let identity = Identity {
+            client: ClientId::from_random(Uuid::nil()),
+            receiver: Bytes::new(),
+        };
+        let (inbox, _) = mpsc::unbounded_channel();
+        let notify = || Arc::new(Notify::new());
+        Arc::new(Lane::new(
+            QueueName::default(),
+            identity,
+            10,
+            inbox,
+            notify(),
+            notify(),
+        ))
+    }
+
+    fn ticket(lane: &Arc<Lane>) -> Ticket {
+        Ticket::register(
+            lane,
+            TaskId::from_uuid(Uuid::new_v4()),
+            None,
+        )
+    }
+
+    #[test]
+    fn a_waiter_leaves_with_its_last_ticket() {
+        let lane = lane();
+        for _ in 0..100_000 {
+            drop(ticket(&lane));
+        }
+        let first = ticket(&lane);
+        let second = first.clone();
+        drop(first);
+        assert_eq!((lane.waiting(), lane.waiters.len()), (1, 1));
+        drop(second);
+        assert_eq!((lane.waiting(), lane.waiters.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_waiter_gets_the_first_outcome_and_leaves() {
+        let lane = lane();
+        let ticket = ticket(&lane);
+        lane.end(&ticket.waiter.id, Outcome::Lost);
+        lane.end(&ticket.waiter.id, Outcome::Closed);
+        assert!(matches!(ticket.waiter.outcome(), Some(Outcome::Lost)));
+        drop(ticket);
+        assert_eq!((lane.waiting(), lane.waiters.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_tasks_that_redis_has_are_looked_up() {
+        let lane = lane();
+        let (sent, _on_its_way) = (ticket(&lane), ticket(&lane));
+        sent.set_stored(None);
+        let outstanding = lane.outstanding();
+        assert_eq!(outstanding.len(), 1);
+        assert_eq!(outstanding[0].id, sent.waiter.id);
+    }
+
+    #[test]
+    fn a_full_buffer_takes_no_more_until_some_were_answered() {
+        let lane = lane();
+        lane.reserve(10).unwrap();
+        assert!(matches!(
+            lane.reserve(1),
+            Err(EnqueueError::BufferFull { limit: 10, .. })
+        ));
+        lane.free(1);
+        lane.reserve(1).unwrap();
+    }
+
+    #[test]
+    fn a_cursor_that_was_rewound_is_not_moved_by_an_older_read() {
+        let lane = lane();
+        let (first, second) = (
+            EntryId {
+                millis: 5,
+                sequence: 0,
+            },
+            EntryId {
+                millis: 9,
+                sequence: 0,
+            },
+        );
+        lane.advance(EntryId::default(), first);
+        lane.rewind();
+        lane.advance(first, second);
+        assert_eq!(lane.read_to(), EntryId::default());
+    }
+
+    #[test]
+    fn another_epoch_is_a_gap_and_the_first_is_not() {
+        let lane = lane();
+        lane.note_epoch("a");
+        lane.note_epoch("a");
+        assert!(!lane.take_gap());
+        lane.note_epoch("b");
+        assert!(lane.take_gap());
+        lane.note_epoch("");
+        assert!(lane.take_gap());
+        assert_eq!(lane.epoch(), None);
+    }
+
+    #[test]
+    fn silence_is_overdue_later_and_later() {
+        let (lane, patience) = (lane(), Duration::from_secs(30));
+        let mut now = Instant::now();
+        assert!(!lane.is_overdue(now, patience));
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            let since = now;
+            while !lane.is_overdue(now, patience) {
+                now += Duration::from_millis(500);
+            }
+            waits.push((now - since).as_secs());
+            lane.note_looked(now);
+        }
+        assert_eq!(waits, [30, 60, 120, 240, 480, 480]);
+        lane.note_heard(now);
+        assert!(!lane.is_overdue(now + patience / 2, patience));
+        assert!(lane.is_overdue(now + patience, patience));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::lane::Lane;
 use super::shared::{Owner, Shared};
@@ -13,7 +13,7 @@ use super::waiter::Ticket;
 use crate::envelope::{Envelope, Parts, encode_payload, resolve, wall_millis};
 use crate::error::EnqueueError;
 use crate::id::{ClientId, Millis, check_name};
-use crate::options::{Codec, DEFAULT_TIMEOUT, StartAt, TaskOptions};
+use crate::options::{Codec, StartAt, TaskOptions};
 use crate::store::{NewTask, Start};
 use crate::task::Task;
 
@@ -107,12 +107,7 @@ impl<T: Task> Plan<T> {
             &self.lane,
             task.id.clone(),
             self.parts.deadline,
-            self.timeout(),
         ))
-    }
-
-    fn timeout(&self) -> Duration {
-        self.parts.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::error::{BackendError, BackendKind};
 use crate::id::{EntryId, QueueName};
 use crate::store::blocking::BlockingConn;
 use crate::store::keys::FIELD_NOTICE;
-use crate::store::reply::RawEntry;
+use crate::store::reply::{RawEntry, StreamEntries};
 
 /// The most notices of one queue in one read.
 const PAGE: usize = 1_000;
@@ -113,16 +113,14 @@ impl Receiver {
                 }
                 continue;
             }
-            match self.read(&parts).await {
+            match Box::pin(self.read(&parts)).await {
                 Ok(pages) => {
                     failed = 0;
-                    for (index, entries) in pages {
-                        if let Some(part) = parts.get(index) {
-                            self.hand_out(part, entries);
-                        }
-                    }
+                    self.hand_out_all(&parts, pages);
                 }
-                Err(error) if error.kind() == BackendKind::Unblocked => {}
+                Err(error) if error.kind() == BackendKind::Unblocked => {
+                    self.hand_out_all(&parts, Vec::new())
+                }
                 Err(error) => {
                     failed += 1;
                     self.shared.count_error(
@@ -152,10 +150,10 @@ impl Receiver {
         for lane in lanes {
             if lane.waiting() > 0 {
                 self.needed.insert(lane.queue.clone(), now);
-            } else if !self
+            } else if self
                 .needed
                 .get(&lane.queue)
-                .is_some_and(|at| now - *at < LINGER)
+                .is_none_or(|at| now - *at >= LINGER)
             {
                 self.needed.remove(&lane.queue);
                 continue;
@@ -167,7 +165,7 @@ impl Receiver {
     }
 
     /// One blocking read, and the removal of what the last one read meanwhile.
-    async fn read(&mut self, parts: &[Part]) -> Result<Vec<(usize, Vec<RawEntry>)>, BackendError> {
+    async fn read(&mut self, parts: &[Part]) -> Result<Vec<StreamEntries>, BackendError> {
         let from: Vec<(Bytes, EntryId)> = parts
             .iter()
             .map(|part| (part.key.clone(), part.from))
@@ -182,7 +180,7 @@ impl Receiver {
         &self,
         parts: &[Part],
         from: &[(Bytes, EntryId)],
-    ) -> Result<Vec<(usize, Vec<RawEntry>)>, BackendError> {
+    ) -> Result<Vec<StreamEntries>, BackendError> {
         let read = self.conn.read(PAGE, BLOCK, from);
         tokio::pin!(read);
         let target = self.conn.unblock_target();
@@ -220,6 +218,19 @@ impl Receiver {
         }
     }
 
+    fn hand_out_all(&mut self, parts: &[Part], pages: Vec<StreamEntries>) {
+        for (place, part) in parts.iter().enumerate() {
+            if !pages.iter().any(|(index, _)| *index == place) {
+                part.lane.note_empty_read();
+            }
+        }
+        for (index, entries) in pages {
+            if let Some(part) = parts.get(index) {
+                self.hand_out(part, entries);
+            }
+        }
+    }
+
     fn hand_out(&mut self, part: &Part, entries: Vec<RawEntry>) {
         let Some(last) = entries.last().map(|entry| entry.id) else {
             return;
@@ -234,7 +245,7 @@ impl Receiver {
                 end_one(&part.lane, &bytes);
             }
         }
-        part.lane.note_heard();
+        part.lane.note_heard(Instant::now());
         part.lane.advance(part.from, last);
         self.trims.push((part.key.clone(), last));
     }

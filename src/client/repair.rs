@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
 use super::waiter::{Outcome, Waiter};
+use crate::envelope::{Ending, Notice};
 use crate::error::BackendError;
 use crate::id::EntryId;
 use crate::state::TaskState;
@@ -44,10 +46,11 @@ pub(super) async fn run(shared: Arc<Shared>, gap_seen: Arc<Notify>) {
             }
         }
         for lane in shared.lanes() {
-            if lane.waiting() == 0 || !(lane.take_gap() || lane.is_overdue(patience)) {
+            let now = Instant::now();
+            if lane.waiting() == 0 || !(lane.take_gap() || lane.is_overdue(now, patience)) {
                 continue;
             }
-            lane.note_looked();
+            lane.note_looked(now);
             match look(&shared, &lane).await {
                 Ok(true) => failed = 0,
                 // The receiver has not caught up: look again.
@@ -78,12 +81,13 @@ async fn look(shared: &Shared, lane: &Lane) -> Result<bool, BackendError> {
             })
             .collect();
         let client = lane.client();
+        let read_before = lane.read_to();
         let seen = shared
             .store
             .look_up(&lane.queue, Some(&client), &wanted)
             .await?;
         lane.note_epoch(&seen.epoch);
-        if seen.receiver_last < lane.read_to() {
+        if seen.receiver_last < read_before {
             // Ids below what was read: another receiver than the one that was read.
             lane.rewind();
         }
@@ -116,21 +120,28 @@ fn verdict(found: Found) -> Option<Outcome> {
         Found::Gone => Some(Outcome::Lost),
         Found::At {
             state: TaskState::Archived,
+            notice,
             error,
             ..
         } => {
-            let (reason, text) = error.unwrap_or_default();
-            Some(Outcome::Archived { reason, text })
+            let notice = notice.and_then(|notice| Notice::decode(&notice).ok());
+            // A record that somebody else wrote tells a text at most.
+            let text = error.map(|(_, text)| text).unwrap_or_default();
+            let ending = notice.map_or(Ending::Undecodable(text), |notice| notice.ending);
+            Some(Outcome::Ended(ending))
         }
         Found::At { .. } => None,
     }
 }
 
 async fn caught_up(shared: &Shared, lane: &Lane, last: EntryId) -> bool {
-    let mut read = lane.watch_read();
-    let reached = tokio::time::timeout(CATCH_UP, read.wait_for(|read| *read >= last));
+    let mut progress = lane.watch_progress();
+    // Somebody may have trimmed the receiver: then `last` is never read, but a read finds nothing.
+    // One such read may have ended before the look-up, a second one cannot.
+    let empty_reads = progress.borrow().empty_reads + 2;
+    let reached = progress.wait_for(|now| now.last >= last || now.empty_reads >= empty_reads);
     tokio::select! {
         () = shared.stop.cancelled() => false,
-        reached = reached => matches!(reached, Ok(Ok(_))),
+        reached = tokio::time::timeout(CATCH_UP, reached) => matches!(reached, Ok(Ok(_))),
     }
 }

@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -19,8 +18,6 @@ use crate::id::{EntryId, Millis, TaskId};
 pub(super) enum Outcome {
     /// The task ended, and this is how.
     Ended(Ending),
-    /// The task is archived; its record tells this much.
-    Archived { reason: String, text: String },
     /// The task is gone and nobody knows how it ended.
     Lost,
     /// The client was closed first.
@@ -32,8 +29,6 @@ pub(super) struct Waiter {
     pub(super) id: TaskId,
     /// The task's deadline, which a look-up needs to end it.
     pub(super) deadline: Option<Millis>,
-    /// The task's timeout, for an outcome that is known from the record only.
-    pub(super) timeout: Duration,
     /// Tickets alive; the last one takes the waiter out of the map.
     tickets: AtomicUsize,
     /// Set once Redis has the task; its entry unless it is scheduled. Before, a look-up would
@@ -45,21 +40,15 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    fn new(id: TaskId, deadline: Option<Millis>, timeout: Duration) -> Arc<Self> {
+    fn new(id: TaskId, deadline: Option<Millis>) -> Arc<Self> {
         Arc::new(Self {
             id,
             deadline,
-            timeout,
             tickets: AtomicUsize::new(1),
             stored: OnceLock::new(),
             outcome: OnceLock::new(),
             arrived: Notify::new(),
         })
-    }
-
-    #[cfg(test)]
-    pub(super) fn for_test(timeout: Duration) -> Arc<Self> {
-        Self::new(TaskId::from_uuid(uuid::Uuid::nil()), None, timeout)
     }
 
     pub(super) fn stored(&self) -> Option<Option<EntryId>> {
@@ -100,13 +89,8 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// Registers a new waiter.
-    pub(super) fn register(
-        lane: &Arc<Lane>,
-        id: TaskId,
-        deadline: Option<Millis>,
-        timeout: Duration,
-    ) -> Self {
-        let waiter = Waiter::new(id, deadline, timeout);
+    pub(super) fn register(lane: &Arc<Lane>, id: TaskId, deadline: Option<Millis>) -> Self {
+        let waiter = Waiter::new(id, deadline);
         lane.insert(Arc::clone(&waiter));
         Self {
             lane: Arc::clone(lane),

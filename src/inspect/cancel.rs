@@ -2,13 +2,8 @@
 //!
 //! Layer 4, words only.
 
-use std::time::Duration;
-
 use crate::store::EndReply;
-
-/// From which time without a sign the owner of a running task counts as dead to whoever cancels
-/// it: far more than the lease of any server that renews.
-pub(crate) const OWNER_DEAD_AFTER: Duration = Duration::from_secs(60);
+pub(crate) use crate::store::OWNER_DEAD_AFTER;
 
 /// What a cancel did.
 ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::envelope::VERSION;
 use crate::server::core::Core;
 use crate::server::hooks::ArchivedTask;
 use crate::server::report::add;
@@ -47,7 +48,12 @@ impl Host for LaneHost {
     }
 
     fn knows(&self, name: &str) -> bool {
-        self.core.handlers.contains_key(name)
+        // A task of a version that was not known is parked under `name@version`.
+        let (name, version) = match name.split_once('@') {
+            Some((name, version)) => (name, version.parse().unwrap_or(u8::MAX)),
+            None => (name, VERSION),
+        };
+        version <= VERSION && self.core.handlers.contains_key(name)
     }
 
     fn archived(&self, task: Archived) {

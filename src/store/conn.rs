@@ -4,6 +4,7 @@
 //! connection of its own (`blocking`). It repeats nothing, except a script that the server did not
 //! know. Dropping the future of a command does not cancel it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -84,6 +85,28 @@ impl Conn {
     ) -> Result<Reply, BackendError> {
         let values = args.into_iter().map(Value::Bytes).collect();
         self.send(name, self.slot(key), None, values).await
+    }
+
+    /// All members of a set. SMEMBERS would hang if the first is named `message` (see `reply`).
+    pub(crate) async fn members(&self, key: &Bytes) -> Result<Vec<Bytes>, BackendError> {
+        let mut found = BTreeSet::new();
+        let mut cursor = Bytes::from_static(b"0");
+        loop {
+            let args = vec![
+                key.clone(),
+                cursor,
+                Bytes::from_static(b"COUNT"),
+                number(1_000),
+            ];
+            let [next, members] = self.command("SSCAN", Some(key), args).await?.into_parts()?;
+            for member in members.into_array()? {
+                found.insert(member.into_bytes()?);
+            }
+            cursor = next.into_bytes()?;
+            if cursor == "0" {
+                return Ok(found.into_iter().collect());
+            }
+        }
     }
 
     /// Publishes a message and says how many connections of the node that was asked got it.

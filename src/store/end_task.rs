@@ -24,6 +24,10 @@ script!(
     ]
 );
 
+/// From which time without a sign the owner of a running task counts as dead to whoever ends it from
+/// outside and does not know the lease: far more than the lease of any server that renews.
+pub(crate) const OWNER_DEAD_AFTER: Duration = Duration::from_secs(60);
+
 /// How a task ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ended<'a> {
@@ -82,8 +86,8 @@ impl Store {
             .await
     }
 
-    /// Ends a task that has a record, in any state. One that has ended can only be deleted, and
-    /// its client is not told again.
+    /// Ends a task that has a record, in any state; also under an owner that was silent for
+    /// [`OWNER_DEAD_AFTER`]. One that has ended can only be deleted, and its client is not told again.
     pub(crate) async fn end_recorded(
         &self,
         q: &QueueName,
@@ -91,7 +95,8 @@ impl Store {
         how: Ended<'_>,
         notice: &Bytes,
     ) -> Result<EndReply, BackendError> {
-        self.end_task(q, None, None, how, task, None, notice).await
+        self.end_task(q, None, Some(OWNER_DEAD_AFTER), how, task, None, notice)
+            .await
     }
 
     #[expect(

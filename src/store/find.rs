@@ -24,7 +24,7 @@ script!(SCAN, "scan", allow_oom, ["fence"]);
 const SLACK_MS: u64 = 60_000;
 /// Entries of one script call.
 const PAGE: usize = 100;
-/// At most so many calls: 10,000 entries, some 10 ms of Redis in all.
+/// At most so many calls: 10,000 entries, some 40 ms of Redis in all.
 const MAX_PAGES: usize = 100;
 
 /// A task found in the stream.

@@ -1,8 +1,7 @@
-//! One client of fred behind a pointer that can be swapped, and the task that watches over it.
+//! One client of fred behind a pointer that can be swapped.
 //!
-//! Layer 2, used by `conn`, `blocking` and `subscriber` only. It owns the settings that keep fred
-//! from repeating, losing or hanging on commands; when a client is replaced; and the ids that its
-//! connections had. It does not know any command but CLIENT SETNAME.
+//! Layer 2, used by `conn`, `blocking` and `subscriber` only. It owns the client in use, when it is
+//! replaced, and the ids that its connections had. It knows no commands.
 //!
 //! What fred does not do by itself: it never notices a server that is frozen while somebody goes on
 //! writing to it, its router task ends on some errors, and a dropped client stays connected.
@@ -13,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use fred::clients::Client;
-use fred::error::Error;
-use fred::interfaces::{ClientInterface, ClientLike, EventInterface};
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::{ClientInterface, ClientLike};
 use fred::types::ConnectHandle;
 use fred::types::config::Server;
 use tokio::sync::{mpsc, watch};
@@ -24,7 +23,7 @@ use super::class::{backend_error, client_kind, connect_kind};
 use super::settings::{CONNECT_TIMEOUT, build};
 use super::suspects::Suspects;
 use super::url::RedisUrl;
-use super::watcher::{Events, drain, until_connected, watch_over};
+use super::watcher::{Events, until_connected, watch_over};
 use crate::error::{BackendError, BackendKind, ConnectError};
 
 /// How long no command may succeed before the client counts as frozen.
@@ -62,6 +61,8 @@ pub(super) struct Shared {
     ids: Mutex<Ids>,
     requests: mpsc::Sender<Request>,
     suspects: Suspects,
+    /// Why there is no connection, until there is one again.
+    outage: Mutex<Option<String>>,
 }
 
 /// The client in use. It is empty only once the connection was closed.
@@ -148,7 +149,7 @@ impl Guard {
             ))
         };
         let client = build(options, default_timeout, true).map_err(|error| failed(&error))?;
-        let mut events = client.reconnect_rx();
+        let mut events = Events::new(&client);
         let mut router = client.connect();
         // From here on an early return drops the link, and that ends the router.
         let link = Link {
@@ -174,7 +175,7 @@ impl Guard {
                 )));
             }
         }
-        drain(&mut events);
+        events.drain();
         let (requests, asked) = mpsc::channel(1);
         let shared = Arc::new(Shared {
             options: options.clone(),
@@ -184,6 +185,7 @@ impl Guard {
             ids: Mutex::default(),
             requests,
             suspects: Suspects::default(),
+            outage: Mutex::default(),
         });
         shared.remember_ids(&link.client);
         let client = link.client.clone();
@@ -223,17 +225,39 @@ impl Shared {
         self.reconnects.subscribe()
     }
 
-    pub(super) fn count_reconnect(&self) {
+    /// Notes that a connection was made again, after its id is known, and tells it.
+    pub(super) fn found(&self, client: &Client) {
+        self.remember_ids(client);
         self.reconnects.send_modify(|count| *count += 1);
+        if self.lock_outage().take().is_some() {
+            tracing::info!(connection = %self.options.name, "connected to redis again");
+        }
+    }
+
+    /// Notes why a connection was lost or not made. One line is logged per outage, however long.
+    pub(super) fn lost(&self, error: &Error) {
+        let text = backend_error(
+            BackendKind::Ambiguous,
+            error.details(),
+            &self.options.url.secrets(),
+        );
+        if self.lock_outage().replace(text.to_string()).is_none() {
+            self.warn("lost the connection to redis, connecting again", &text);
+        }
+    }
+
+    fn lock_outage(&self) -> MutexGuard<'_, Option<String>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An error of fred as callers see it.
     pub(super) fn error(&self, error: &Error) -> BackendError {
-        backend_error(
-            client_kind(error),
-            error.details(),
-            &self.options.url.secrets(),
-        )
+        let kind = client_kind(error);
+        // A command that waited in vain says what it waited for.
+        if let (ErrorKind::Timeout, Some(cause)) = (error.kind(), &*self.lock_outage()) {
+            return BackendError::new(kind, format!("no reply in time, not connected: {cause}"));
+        }
+        backend_error(kind, error.details(), &self.options.url.secrets())
     }
 
     /// Asks for a new connection. Asking again while one is being made does nothing.
@@ -313,7 +337,7 @@ impl Shared {
     }
 
     /// Compares the ids of the connections with those known; the ones that are gone become old.
-    pub(super) fn remember_ids(&self, client: &Client) {
+    fn remember_ids(&self, client: &Client) {
         let mut ids = self.lock_ids();
         let next = client.connection_ids();
         let first_name = std::mem::replace(&mut ids.first_name, client.id().to_owned());
@@ -341,7 +365,7 @@ impl Shared {
     /// Puts a new client in the place of the old one.
     fn next_client(&self, slot: &mut Slot) -> Result<Followed, Error> {
         let client = build(&self.options, self.default_timeout, false)?;
-        let events = client.reconnect_rx();
+        let events = Events::new(&client);
         let router = client.connect();
         slot.generation += 1;
         let generation = slot.generation;

@@ -62,6 +62,8 @@ pub(crate) enum Found {
         due: Option<Millis>,
         /// Reason word and text of the last failure or of the ending.
         error: Option<(String, String)>,
+        /// How it ended, as its waiter was told; kept while it is archived.
+        notice: Option<Bytes>,
     },
 }
 
@@ -139,7 +141,8 @@ fn read_found(reply: Reply) -> Result<Found, BackendError> {
     if parts.is_empty() {
         return Ok(Found::Gone);
     }
-    let [state, entry, consumer, count, due, reason, text] = Reply::Array(parts).into_parts()?;
+    let [state, entry, consumer, count, due, reason, text, notice] =
+        Reply::Array(parts).into_parts()?;
     let (reason, text) = (lossy(&reason)?, lossy(&text)?);
     Ok(Found::At {
         state: TaskState::from_word(state.text()?).ok_or_else(|| state.wrong("a state"))?,
@@ -150,6 +153,7 @@ fn read_found(reply: Reply) -> Result<Found, BackendError> {
         count: count.u64()?,
         due: given(&due, Reply::u64)?.map(Millis),
         error: (!reason.is_empty() || !text.is_empty()).then_some((reason, text)),
+        notice: given(&notice, |notice| Ok(notice.bytes()?.clone()))?,
     })
 }
 

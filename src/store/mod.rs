@@ -70,6 +70,8 @@ mod delivery_tests;
 #[cfg(test)]
 mod queue_tests;
 #[cfg(test)]
+mod sentinel_tests;
+#[cfg(test)]
 mod tests_server;
 #[cfg(test)]
 mod url_tests;
@@ -78,7 +80,7 @@ use std::sync::Arc;
 
 pub(crate) use client_beat::ClientBeat;
 pub(crate) use counts::{Counts, Paused};
-pub(crate) use end_task::{EndReply, Ended};
+pub(crate) use end_task::{EndReply, Ended, OWNER_DEAD_AFTER};
 pub(crate) use enqueue::{Batch, Enqueued, NewTask, Start};
 pub(crate) use ensure::Ensured;
 pub(crate) use fail::{Fail, Failed, Verdict};

@@ -2,6 +2,8 @@
 //!
 //! Layer 2, called by `inspect`. One set for the whole prefix, in a slot of its own.
 
+use bytes::Bytes;
+
 use super::Store;
 use crate::error::BackendError;
 use crate::id::QueueName;
@@ -10,15 +12,9 @@ impl Store {
     /// All queues, sorted. A name that could not be ours is left out.
     pub(crate) async fn queues(&self) -> Result<Vec<QueueName>, BackendError> {
         let key = self.keys().queues();
-        let reply = self
-            .conn()
-            .command("SMEMBERS", Some(&key), vec![key.clone()])
-            .await?;
-        let mut queues: Vec<QueueName> = reply
-            .array()?
-            .iter()
-            .filter_map(|name| QueueName::new(name.text().ok()?).ok())
-            .collect();
+        let names = self.conn().members(&key).await?;
+        let text = |name: &Bytes| QueueName::new(std::str::from_utf8(name).ok()?).ok();
+        let mut queues: Vec<QueueName> = names.iter().filter_map(text).collect();
         queues.sort();
         Ok(queues)
     }

@@ -3,8 +3,9 @@
 //! Layer 2, used by every file of the store. Values share the read buffer, so holding one small
 //! value keeps the whole buffer in memory: copy what is short and kept for long.
 //!
-//! A script must not answer with an array of three or four elements whose first is text: the client
-//! would take `["message", …]` or `["subscribe", …]` for a message of a channel.
+//! No command and no script may answer with a flat array whose first element is a text that users
+//! choose: the client takes `["message", …]` or `["subscribe", …]` for a message of a channel, and
+//! the call hangs. Inside another array such a list is safe.
 
 use bytes::Bytes;
 use fred::interfaces::Resp3Frame;
@@ -51,27 +52,33 @@ impl Reply {
             | Resp3Frame::BlobString { data, .. }
             | Resp3Frame::VerbatimString { data, .. }
             | Resp3Frame::BigNumber { data, .. } => Self::Bytes(data),
-            Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => Self::Array(
-                data.into_iter()
-                    .map(Self::from_frame)
-                    .collect::<Result<_, _>>()?,
-            ),
-            Resp3Frame::Set { data, .. } => Self::Array(
-                data.into_iter()
-                    .map(Self::from_frame)
-                    .collect::<Result<_, _>>()?,
-            ),
+            Resp3Frame::Array { data, .. } => Self::array_of(data)?,
+            // In RESP2 there is no such thing: the client takes a list inside a reply for a message
+            // if it starts like one, and puts this word in front.
+            Resp3Frame::Push { mut data, .. } => {
+                if matches!(data.first(), Some(Resp3Frame::SimpleString { data, .. }) if data == "pubsub")
+                {
+                    data.remove(0);
+                }
+                Self::array_of(data)?
+            }
+            Resp3Frame::Set { data, .. } => Self::array_of(data)?,
             Resp3Frame::SimpleError { data, .. } => return Err(error_reply(&data)),
             Resp3Frame::BlobError { data, .. } => {
                 return Err(error_reply(&String::from_utf8_lossy(&data)));
             }
             other => {
-                return Err(unexpected(
-                    "a RESP2 value",
-                    &format!("{:?}", other_kind(&other)),
-                ));
+                return Err(unexpected("a RESP2 value", other_kind(&other)));
             }
         })
+    }
+
+    fn array_of(frames: impl IntoIterator<Item = Resp3Frame>) -> Result<Self, BackendError> {
+        frames
+            .into_iter()
+            .map(Self::from_frame)
+            .collect::<Result<_, _>>()
+            .map(Self::Array)
     }
 
     /// A number, also one sent as text.

@@ -69,6 +69,34 @@ impl TestRedis {
         (nodes, url)
     }
 
+    /// A sentinel that watches `primary` as service `main`.
+    pub(super) async fn sentinel(primary: &Self) -> Self {
+        let (port, folder) = (free_port(), TempDir::new().unwrap());
+        let config = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+            folder.path().display(),
+            primary.port
+        );
+        let file = folder.path().join("sentinel.conf");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new("redis-server")
+            .arg(file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self {
+            child,
+            port,
+            folder,
+            args: Vec::new(),
+        };
+        server.answers().await;
+        server
+    }
+
     async fn answers(&self) {
         until("the server listens", async || {
             tokio::net::TcpStream::connect(("127.0.0.1", self.port))

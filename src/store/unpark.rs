@@ -5,7 +5,6 @@
 use super::Store;
 use super::conn::number;
 use super::lease::text;
-use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::QueueName;
@@ -39,17 +38,10 @@ impl Store {
     /// The names, or `name@version`, that tasks are parked under.
     pub(crate) async fn parked_names(&self, q: &QueueName) -> Result<Vec<String>, BackendError> {
         let key = self.keys().queue(q).unknown();
-        match self
-            .conn()
-            .command("SMEMBERS", Some(&key), vec![key.clone()])
-            .await?
-        {
-            Reply::Nil => Ok(Vec::new()),
-            names => names
-                .array()?
-                .iter()
-                .map(|name| Ok(name.text()?.to_owned()))
-                .collect(),
-        }
+        let names = self.conn().members(&key).await?;
+        Ok(names
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect())
     }
 }

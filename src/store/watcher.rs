@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fred::clients::Client;
-use fred::interfaces::{ClientInterface, ClientLike};
+use fred::error::Error;
+use fred::interfaces::{ClientInterface, ClientLike, EventInterface};
 use fred::types::config::{Options as CallOptions, Server};
 use fred::types::{ClusterHash, ConnectHandle, CustomCommand};
 use tokio::sync::{broadcast, mpsc};
@@ -19,14 +20,29 @@ const FORCE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a new client rests after its router task ended.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells of every single connection that was made; the client as a whole is ready a moment later.
-pub(super) type Events = broadcast::Receiver<Server>;
+/// What fred tells about the connections of one client.
+pub(super) struct Events {
+    /// Every single connection that was made; the client as a whole is ready a moment later.
+    made: broadcast::Receiver<Server>,
+    /// Every connection that was lost or could not be made.
+    failed: broadcast::Receiver<(Error, Option<Server>)>,
+}
 
-pub(super) fn drain(events: &mut Events) {
-    while !matches!(
-        events.try_recv(),
-        Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed)
-    ) {}
+impl Events {
+    /// To be made before the client connects, so that nothing is missed.
+    pub(super) fn new(client: &Client) -> Self {
+        Self {
+            made: client.reconnect_rx(),
+            failed: client.error_rx(),
+        }
+    }
+
+    /// Forgets what one connection told several times.
+    pub(super) fn drain(&mut self) {
+        use broadcast::error::TryRecvError::Lagged;
+        while matches!(self.made.try_recv(), Ok(_) | Err(Lagged(_))) {}
+        while matches!(self.failed.try_recv(), Ok(_) | Err(Lagged(_))) {}
+    }
 }
 
 /// Waits until the client is ready. Its own wait may miss the moment, so it is asked again.
@@ -81,7 +97,7 @@ async fn watch_one(
     let mut made = false;
     loop {
         tokio::select! {
-            event = events.recv(), if !made => match event {
+            event = events.made.recv(), if !made => match event {
                 // The ids of a node that joins a cluster are known a moment after its event.
                 Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -92,9 +108,11 @@ async fn watch_one(
             },
             () = until_connected(client), if made => {
                 made = false;
-                drain(events);
+                events.drain();
                 established(shared, client).await;
             }
+            // Lagged or closed: there is nothing to say, or nothing to follow any more.
+            Ok((error, _)) = events.failed.recv() => shared.lost(&error),
             ended = &mut *router => {
                 if let Ok(Err(error)) = ended {
                     shared.warn("the redis client ended, building a new one", &shared.error(&error));
@@ -127,8 +145,7 @@ async fn force(shared: &Shared, client: &Client) -> bool {
 
 /// Tells that a connection was made, after its id is known.
 async fn established(shared: &Shared, client: &Client) {
-    shared.remember_ids(client);
-    shared.count_reconnect();
+    shared.found(client);
     name_connections(shared, client).await;
 }
 

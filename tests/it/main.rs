@@ -9,9 +9,10 @@
 )]
 
 mod client;
+mod conformance;
 mod defects;
 mod derive;
-mod flow;
+mod faults;
 mod layers;
 mod limits;
 mod source;

@@ -219,7 +219,10 @@ fn character(rest: &[u8]) -> Option<usize> {
 /// blanked ranges.
 fn blank_unit_tests(code: &mut String, path: &str) -> Vec<Range<usize>> {
     const MARK: &str = "#[cfg(test)]";
-    if path.ends_with("/tests.rs") || path.contains("/tests/") {
+    if ["/tests.rs", "_tests.rs", "/tests/", "_tests/", "/tests_"]
+        .iter()
+        .any(|part| path.contains(part))
+    {
         let all = 0..code.len();
         *code = blank(code, &all);
         return vec![all];

@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::upkeep_lock::Upkeep;
 
-const HOLD: Duration = Duration::from_secs(4);
+const HOLD: Duration = Duration::from_secs(40);
 
 async fn lock(scene: &Scene, consumer: &str) -> Upkeep {
     let consumer = ConsumerId::new(consumer).unwrap();
@@ -42,7 +42,7 @@ async fn sign(scene: &Scene, sign: Sign) {
 async fn after_a_quiet_gap_whoever_comes_first_begins_grace_once() {
     for first in [Sign::Renew, Sign::Reclaim, Sign::Start, Sign::Lock] {
         let scene = Scene::new().await;
-        let quiet = scene.now().await - 6_500;
+        let quiet = scene.now().await - 65_000;
         scene
             .send(&format!("HSET p:{{q}}:cfg last_sign {quiet} grace_end 0"))
             .await;
@@ -51,7 +51,7 @@ async fn after_a_quiet_gap_whoever_comes_first_begins_grace_once() {
         let grace_end = scene.cfg("grace_end").await.unwrap();
         let after = scene.now().await;
         assert!(
-            (before + 15_000..=after + 15_000).contains(&grace_end),
+            (before + 150_000..=after + 150_000).contains(&grace_end),
             "{first:?} {grace_end}"
         );
         for next in [Sign::Renew, Sign::Reclaim, Sign::Start, Sign::Lock] {
@@ -69,7 +69,7 @@ async fn after_a_quiet_gap_whoever_comes_first_begins_grace_once() {
 #[tokio::test]
 async fn a_gap_that_is_not_quiet_begins_no_grace() {
     let scene = Scene::new().await;
-    let seen = scene.now().await - 4_000;
+    let seen = scene.now().await - 40_000;
     scene
         .send(&format!("HSET p:{{q}}:cfg last_sign {seen} grace_end 0"))
         .await;
@@ -88,7 +88,7 @@ async fn a_queue_that_no_server_ever_served_begins_with_grace() {
         "a client is no sign of a server"
     );
     sign(&scene, Sign::Reclaim).await;
-    assert!(scene.cfg("grace_end").await.unwrap() > scene.now().await + 10_000);
+    assert!(scene.cfg("grace_end").await.unwrap() > scene.now().await + 100_000);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_grace_end_is_never_more_than_two_leases_ahead() {
     let scene = Scene::new().await;
     scene.send("HSET p:{q}:cfg grace_end 99999999999999").await;
     sign(&scene, Sign::Renew).await;
-    assert!(scene.cfg("grace_end").await.unwrap() <= scene.now().await + 30_000);
+    assert!(scene.cfg("grace_end").await.unwrap() <= scene.now().await + 300_000);
 }
 
 #[tokio::test]
@@ -134,12 +134,10 @@ async fn after_a_clock_step_back_every_pending_entry_is_stamped_anew() {
     assert!(!scene.reclaim_from(10, true, &mut cursor).await.more);
     assert_eq!(scene.cfg("restamp").await, None);
 
-    let start = std::time::Instant::now();
     super::super::tests_server::until("idle times run again", async || {
         scene.rows().await.iter().all(|row| row.2 > 0)
     })
     .await;
-    assert!(start.elapsed() < Duration::from_secs(5));
     for (n, row) in scene.rows().await.into_iter().enumerate() {
         let owner = if n == 7 { "~released" } else { "other" };
         assert_eq!((row.1.as_str(), row.3), (owner, 1));

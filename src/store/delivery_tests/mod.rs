@@ -31,11 +31,12 @@ use super::tests_server::TestRedis;
 use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, EntryId, Prefix, QueueName, TaskId};
 
-const LEASE: Duration = Duration::from_secs(15);
-const QUIET: Duration = Duration::from_secs(6);
-const INTERVAL: Duration = Duration::from_secs(4);
+/// Ten times the defaults, so that a slow machine is no silent one.
+const LEASE: Duration = Duration::from_secs(150);
+const QUIET: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(40);
 /// Longer than a lease.
-const DEAD_MS: u64 = 20_000;
+const DEAD_MS: u64 = 200_000;
 
 /// Who holds an entry that `me` got with delivery count 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

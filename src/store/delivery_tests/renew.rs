@@ -7,8 +7,8 @@ async fn what_is_mine_is_extended_once_it_is_idle_for_half_the_interval() {
     let scene = Scene::new().await;
     let old = scene.delivered(Owner::Me).await.entry;
     let young = scene.delivered(Owner::Me).await.entry;
-    scene.idle(old, 2_100).await;
-    scene.idle(young, 1_000).await;
+    scene.idle(old, 21_000).await;
+    scene.idle(young, 10_000).await;
     let renewed = scene.renew(&[(old, 1), (young, 1)]).await;
     assert_eq!(
         renewed,
@@ -17,9 +17,9 @@ async fn what_is_mine_is_extended_once_it_is_idle_for_half_the_interval() {
             ..Renewed::default()
         }
     );
-    assert!(scene.row(old).await.unwrap().2 < 1_000);
+    assert!(scene.row(old).await.unwrap().2 < 10_000);
     assert!(
-        scene.row(young).await.unwrap().2 >= 1_000,
+        scene.row(young).await.unwrap().2 >= 10_000,
         "a fresh entry was claimed"
     );
     assert_eq!(scene.owner(old).await, Some(("me".to_owned(), 1)));
@@ -58,13 +58,13 @@ async fn what_is_not_mine_is_lost_and_stays_with_its_owner() {
 async fn a_count_that_moved_is_reported_and_still_extended() {
     let scene = Scene::new().await;
     let lease = scene.delivered(Owner::Moved).await;
-    scene.idle(lease.entry, 5_000).await;
+    scene.idle(lease.entry, 50_000).await;
     let renewed = scene.renew(&[(lease.entry, 1)]).await;
     assert_eq!(
         (renewed.moved, renewed.lost),
         (vec![(lease.entry, 2)], vec![])
     );
-    assert!(scene.row(lease.entry).await.unwrap().2 < 1_000);
+    assert!(scene.row(lease.entry).await.unwrap().2 < 10_000);
     let renewed = scene.renew(&[(lease.entry, 1), (lease.entry, 2)]).await;
     assert_eq!(
         renewed.moved,
@@ -97,7 +97,7 @@ async fn a_delivery_that_nobody_saw_is_found_after_one_interval() {
     let old = scene.put_as("r", "body").await;
     let young = scene.put().await;
     scene.read_by("me").await;
-    scene.idle(old, 5_000).await;
+    scene.idle(old, 50_000).await;
     scene.send(&format!("HSET p:{{q}}:crashes {old} 1")).await;
     let renewed = scene.renew(&[]).await;
     assert_eq!(renewed.unlisted.len(), 1);
@@ -109,7 +109,7 @@ async fn a_delivery_that_nobody_saw_is_found_after_one_interval() {
     assert_eq!(found.envelope, "body");
     assert!(renewed.lost.is_empty());
     assert!(
-        scene.row(old).await.unwrap().2 >= 5_000,
+        scene.row(old).await.unwrap().2 >= 50_000,
         "nobody took it up yet, so its lease runs on"
     );
     assert!(scene.row(young).await.is_some());
@@ -121,7 +121,7 @@ async fn an_entry_deleted_by_hand_is_lost_and_leaves_no_ghost() {
     let held = scene.delivered(Owner::Me).await.entry;
     let unseen = scene.delivered(Owner::Me).await.entry;
     for entry in [held, unseen] {
-        scene.idle(entry, 5_000).await;
+        scene.idle(entry, 50_000).await;
         scene.send(&format!("XDEL p:{{q}}:s {entry}")).await;
         scene.send(&format!("HSET p:{{q}}:cancel {entry} 1")).await;
     }
@@ -143,7 +143,7 @@ async fn any_number_of_held_entries_is_renewed_in_pages() {
     }
     scene.read_by("me").await;
     for entry in &all {
-        scene.idle(*entry, 5_000).await;
+        scene.idle(*entry, 50_000).await;
     }
     // Every second one is held; the others nobody saw, more of them than one page looks at.
     let held: Vec<(EntryId, u64)> = all.iter().step_by(2).map(|entry| (*entry, 1)).collect();
@@ -157,7 +157,7 @@ async fn any_number_of_held_entries_is_renewed_in_pages() {
         .rows()
         .await
         .iter()
-        .filter(|row| row.1 == "me" && row.2 >= 5_000)
+        .filter(|row| row.1 == "me" && row.2 >= 50_000)
         .count();
     assert_eq!(
         stale, 300,

@@ -216,7 +216,17 @@ async fn a_task_with_a_record_that_runs_is_flagged_by_its_id() {
             .await,
         1
     );
-    // Released, it can be removed.
+    // Its owner has died since.
+    rig.give(entry, "w", 60_000).await;
+    assert_eq!(
+        end_recorded(&rig, &task.id, Ended::Cancelled, Ending::Cancelled).await,
+        EndReply::Ended
+    );
+    assert_empty(&rig).await;
+    // Released, it can be removed as well.
+    let task = text("x");
+    rig.recorded(&task, "pending").await;
+    let entry = rig.deliver("w", 1).await[0];
     rig.give(entry, "~released", 0).await;
     assert_eq!(
         end_recorded(&rig, &task.id, Ended::Cancelled, Ending::Cancelled).await,

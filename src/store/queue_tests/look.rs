@@ -45,6 +45,7 @@ async fn a_plain_task_is_found_by_its_entry_in_each_state() {
         count,
         due: None,
         error: None,
+        notice: None,
     };
     assert_eq!(look(&rig, &wanted).await, [at(TaskState::Pending, None, 0)]);
     rig.deliver("w", 1).await;

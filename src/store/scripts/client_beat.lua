@@ -3,7 +3,7 @@
 -- KEYS   1 s  2 clients  3 producers  4 cfg  5 receiver of the client
 -- ARGV   1 client
 -- Reply  {1 if the queue knew it without a gap, epoch, now, 1 if its receiver exists}
--- Cost   about 6 us
+-- Cost   about 35 us
 -- Atomic a sweep between the look and the sign would go unnoticed: its outcomes would be lost in silence.
 local now = clock()
 local client = ARGV[1]

@@ -5,7 +5,7 @@
 -- ARGV   none
 -- Reply  {entries, pending in the group, of those released, scheduled, retry, archived, completed, parked,
 --        {by, why, until or "", since} or {}, now}
--- Cost   about 10 us, and 0.3 us a consumer
+-- Cost   about 40 us, and 0.3 us a consumer
 -- Atomic the numbers are of one moment: pending = entries - delivered + released is exact only so.
 local entries = redis.call('XLEN', KEYS[1])
 local delivered, released = 0, 0

@@ -9,7 +9,7 @@
 -- Reply  {"stored", first entry or "", epoch, now, places that were scheduled, as "3,7"}
 --        {"unknown", epoch}    a repeat of which nobody can know whether it was written
 --        {"clash"}             another client uses this client id
--- Cost   about 20 us for the batch and one XADD per task
+-- Cost   about 60 us a batch and 3.5 us a plain task (2.5 us is its XADD), 17 us a scheduled one
 -- Atomic the batch number and its tasks are written together or not at all: that is what makes a
 --        repeat safe. Without allow-oom, so a full Redis refuses the whole batch before any of it.
 local client, number, first_id = ARGV[1], tonumber(ARGV[2]), ARGV[3]

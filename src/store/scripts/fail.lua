@@ -44,8 +44,8 @@ if reason ~= '' then stored.k = reason end
 if ARGV[11] ~= '' then stored.x = ARGV[11] end
 
 if verdict == 'archive' then
-  -- No `l`: whoever waited is told now, and only once.
-  stored.s = 'archived'
+  -- No `l`: whoever waited is told now, and only once. `o`: for one whose receiver was lost meanwhile.
+  stored.s, stored.o = 'archived', ARGV[12]
   record_set(tasks, task, stored)
   redis.call('ZADD', archived, now, task)
   trim(archived, tasks, now, ARGV[14], ARGV[15])

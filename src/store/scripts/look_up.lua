@@ -4,9 +4,9 @@
 --        Undeclared, same slot: unknown:<name>, the receivers of the caller and of clients whose task is
 --        ended, n:<hour>, n:d:<day>
 -- ARGV   1 caller's client id or ""  then for each task: id, entry or "", deadline or "", notice of its expiry
--- Reply  {now, last id of the receiver, epoch, {{state, entry, consumer, count, due, reason, error} or {}
---        for each task}}
--- Cost   about 5 us a task
+-- Reply  {now, last id of the receiver, epoch, {{state, entry, consumer, count, due, reason, error, notice}
+--        or {} for each task}}
+-- Cost   about 12 us a task that runs, 18 us one that waits
 -- Atomic "gone" and "the receiver was written up to here" must be true at the same moment: then a
 --        waiter that read up to there and has no outcome knows that there is none.
 local base = KEYS[1]:sub(1, -2)
@@ -30,13 +30,13 @@ end
 local function answer_of(record, entry)
   if record and record.s ~= 'pending' then
     local due = record.d and string.format('%.0f', record.d) or ''
-    return {record.s, '', '', 0, due, record.k or '', record.x or ''}
+    return {record.s, '', '', 0, due, record.k or '', record.x or '', record.o or ''}
   end
   if record then entry = record.i or '' end
   if entry == '' then return {} end
   local state, consumer, times = place_of(entry)
   if not state then return {} end
-  return {state, entry, consumer, times, '', '', record and record.x or ''}
+  return {state, entry, consumer, times, '', '', record and record.x or '', ''}
 end
 
 local waiting = {pending = true, scheduled = true, retry = true, parked = true}
@@ -54,7 +54,7 @@ for i = 2, #ARGV, 4 do
       overdue[#overdue + 1] = {ARGV[i], #found, record, receiver(base, client), ARGV[i + 3]}
     end
   else
-    found[#found + 1] = {'archived', '', '', 0, '', 'undecodable', 'the record cannot be read'}
+    found[#found + 1] = {'archived', '', '', 0, '', 'undecodable', 'the record cannot be read', ''}
   end
 end
 

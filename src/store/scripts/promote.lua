@@ -3,7 +3,7 @@
 -- KEYS   1 s  2 tasks  3 scheduled  4 retry  5 archived
 -- ARGV   1 at most so many  2 at most so many bytes of envelopes (one task may exceed it)
 -- Reply  {moved, next due time or -1, now}; a next due time not after now: call again
--- Cost   about 8 us a task; 3 us when nothing is due
+-- Cost   about 18 us a task, most of it for its record; 60 us when nothing is due
 -- Atomic a task is in exactly one of the sets and the stream at any time.
 local now = clock()
 local most, room = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -24,24 +24,27 @@ table.sort(due, function(a, b)
   return a[4] < b[4]
 end)
 
-local moved = 0
+local moved, gone, records = 0, {[KEYS[3]] = {}, [KEYS[4]] = {}}, {}
 for i = 1, math.min(#due, most) do
-  local id, set = due[i][1], due[i][3]
+  local id, left = due[i][1], gone[due[i][3]]
   local readable, record = pcall(record_of, KEYS[2], id)
-  if not readable then record = nil end
-  local size = record and #record.e or 0
-  if moved > 0 and size > room then break end
-  redis.call('ZREM', set, id)
-  if record then
+  if readable and record then
+    if moved > 0 and #record.e > room then break end
     record.s, record.d = 'pending', nil
     record.i = redis.call('XADD', KEYS[1], '*', 'r', record.e)
-    record_set(KEYS[2], id, record)
-    moved, room = moved + 1, room - size
+    records[#records + 1], records[#records + 2] = id, cmsgpack.pack(record)
+    moved, room = moved + 1, room - #record.e
   elseif not readable then
     -- Not written by us. It may not block the tasks behind it, and somebody should look at it.
     redis.call('ZADD', KEYS[5], now, id)
     count(counted, 'archived', 1)
   end
+  left[#left + 1] = id
 end
+-- At most 100 ids and 200 arguments: few enough to unpack.
+for set, ids in pairs(gone) do
+  if #ids > 0 then redis.call('ZREM', set, unpack(ids)) end
+end
+if moved > 0 then redis.call('HSET', KEYS[2], unpack(records)) end
 
 return {moved, math.ceil(earliest(base) or -1), now}

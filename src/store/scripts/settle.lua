@@ -3,7 +3,8 @@
 -- ARGV  1 me · 2 strict 0|1 · 3 one byte per item: which of KEYS 7... is told, 0 = nobody ·
 --       4... the n entry ids · then the n notices · then pairs (item, task id) of items with a record
 -- Reply n if all won; else one byte per item, '1' won or '0' gone
--- Cost  12 calls, and per item XACK, XDEL, XADD in C. n <= 100, <= 256 KiB
+-- Cost  n = 100: 6.7 us an item (4.1 without notices), of which 0.9 are counters, checks and fields; n = 1:
+--       60 us, mostly the fixed price of about 13 calls from Lua [M]. n <= 100, <= 256 KiB
 -- Atomic because a crash between removing the entry and telling the client would lose the outcome.
 -- Undeclared keys of the slot: n:<hour>, n:d:<day> (named by the time of Redis).
 local stream, tasks, me, strict, told = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]

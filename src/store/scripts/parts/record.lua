@@ -1,7 +1,8 @@
 -- Part `record`: the value of a field of `tasks`, a MessagePack map. Needs `look`.
 -- Keys: v = 1 · s state word (pending scheduled retry archived completed parked) · e envelope ·
 --   i entry id while in the stream · d due ms · c crashes · x last error · k reason word ·
---   f failed last or ended at ms · n task name · l client to tell · p parked since ms.
+--   f failed last or ended at ms · n task name · l client to tell · p parked since ms · o notice of its
+--   ending, while it is archived.
 -- record_of(tasks, id): the map, or nil. A value that is no record of version 1 ends the script.
 -- record_or_none(tasks, id): the map, or nil; also nil for a value that is no record. For scripts that end
 --   a delivery: what cannot be read must not keep a task from ending, and is overwritten or dropped by it.
