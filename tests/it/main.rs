@@ -10,9 +10,11 @@
 
 mod client;
 mod conformance;
+mod defects;
 mod derive;
 mod faults;
 mod layers;
+mod limits;
 mod source;
 mod support;
 mod testing;

@@ -32,6 +32,7 @@ use streamfleet::testing::AofMode;
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
+use crate::support::alone::together;
 use crate::support::{Redis, Topology};
 use world::World;
 
@@ -163,6 +164,7 @@ async fn every_behaviour_holds_on_a_cluster() {
 /// Runs the whole list on a server of this kind. The behaviours share one thread; the clients and
 /// servers that they start have those of the runtime.
 async fn run(topology: Topology) {
+    let _together = together().await;
     let all = || TOGETHER.iter().chain(ALONE);
     let only = std::env::var("STREAMFLEET_BEHAVIOURS").unwrap_or_default();
     let chosen = |behaviour: &&Behaviour| behaviour.name.contains(&only);
