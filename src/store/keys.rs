@@ -4,7 +4,10 @@
 //! braces are literal, so everything of one queue is in one slot of a cluster. Names are checked
 //! before they come here, so nothing needs to be escaped.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use dashmap::DashMap;
 
 use crate::id::{ClientId, ConsumerId, Prefix, QueueName};
 
@@ -19,15 +22,23 @@ pub(crate) const FIELD_RECORD: &str = "r";
 /// The field of a receiver's entry.
 pub(crate) const FIELD_NOTICE: &str = "o";
 
+/// The most queues whose keys are remembered. Beyond it they are made for each call.
+const REMEMBERED: usize = 1_000;
+
 /// Names the keys below one prefix.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Keys {
     prefix: Prefix,
+    /// The keys of the queues seen so far: sixteen names are too much to make for every call.
+    seen: DashMap<QueueName, Arc<QueueKeys>>,
 }
 
 impl Keys {
-    pub(crate) const fn new(prefix: Prefix) -> Self {
-        Self { prefix }
+    pub(crate) fn new(prefix: Prefix) -> Self {
+        Self {
+            prefix,
+            seen: DashMap::new(),
+        }
     }
 
     pub(crate) const fn prefix(&self) -> &Prefix {
@@ -35,8 +46,15 @@ impl Keys {
     }
 
     /// The keys of one queue.
-    pub(crate) fn queue(&self, queue: &QueueName) -> QueueKeys {
-        QueueKeys::new(&format!("{}:{{{queue}}}:", self.prefix))
+    pub(crate) fn queue(&self, queue: &QueueName) -> Arc<QueueKeys> {
+        if let Some(keys) = self.seen.get(queue) {
+            return Arc::clone(&keys);
+        }
+        let keys = Arc::new(QueueKeys::new(&format!("{}:{{{queue}}}:", self.prefix)));
+        if self.seen.len() < REMEMBERED {
+            self.seen.insert(queue.clone(), Arc::clone(&keys));
+        }
+        keys
     }
 
     /// Set: the names of all queues.
@@ -67,7 +85,7 @@ impl Keys {
 macro_rules! queue_keys {
     ($($(#[$docs:meta])* $name:ident = $kind:literal;)*) => {
         /// The keys of one queue, made once; each call clones a reference.
-        #[derive(Clone, Debug)]
+        #[derive(Debug)]
         pub(crate) struct QueueKeys {
             base: Bytes,
             $($name: Bytes,)*
