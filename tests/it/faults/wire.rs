@@ -1,5 +1,6 @@
 //! Connections that break, in the middle of everything.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use streamfleet::Client;
@@ -177,10 +178,13 @@ async fn killing_each_kind_of_connection_all_the_time_loses_and_doubles_nothing(
         }
         killed
     };
-    let load = async {
-        let mut enqueued = 0;
+    // Four at a time, so that something is under way in every script when it is cut.
+    let next = AtomicU64::new(0);
+    let loading = || async {
         while Instant::now() < until {
-            let jobs = (enqueued..enqueued + 20).map(|n| {
+            let numbers = next.fetch_add(25, Ordering::SeqCst);
+            let numbers = numbers..numbers + 25;
+            let jobs = numbers.clone().map(|n| {
                 let act = Act::FailFirst { busy: 5, retry: 0 };
                 if n % 5 == 0 {
                     Job::new(n, act)
@@ -189,15 +193,14 @@ async fn killing_each_kind_of_connection_all_the_time_loses_and_doubles_nothing(
                 }
             });
             let handles = client.enqueue_all(jobs).await.unwrap();
-            for (n, handle) in (enqueued..).zip(handles) {
+            for (n, handle) in numbers.zip(handles) {
                 let result = handle.unwrap().result_timeout(LONG).await;
                 assert_eq!(result.unwrap(), output_of(n));
             }
-            enqueued += 20;
         }
-        enqueued
     };
-    let (killed, enqueued) = tokio::join!(killing, load);
+    let (killed, ..) = tokio::join!(killing, loading(), loading(), loading(), loading());
+    let enqueued = next.into_inner();
     assert!(killed.iter().all(|kind| *kind > 0), "{killed:?}");
     let events: Vec<_> = workers.iter().flat_map(|worker| worker.events()).collect();
     let wanted: Vec<u64> = (0..enqueued)
