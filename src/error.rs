@@ -14,9 +14,11 @@ const SHOWN_CHARS: usize = 256;
 /// Foreign text as an error or a log line may show it: escaped and cut.
 pub(crate) fn shown(text: &str) -> String {
     // An apostrophe breaks nothing, and Redis says "can't".
-    let mut escaped = text
-        .chars()
-        .flat_map(|character| character.escape_debug().skip(usize::from(character == '\'')));
+    let mut escaped = text.chars().flat_map(|character| {
+        character
+            .escape_debug()
+            .skip(usize::from(character == '\''))
+    });
     let mut shown: String = escaped.by_ref().take(SHOWN_CHARS).collect();
     if escaped.next().is_some() {
         shown.push('…');

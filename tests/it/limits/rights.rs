@@ -91,7 +91,11 @@ async fn a_producer_and_a_worker_need_no_more_than_the_documented_rights() {
         .unwrap();
     let archived = producer.enqueue(Failing { never: true }).await.unwrap();
     let unknown = producer.enqueue(Unknown).await.unwrap();
-    let delayed = producer.enqueue(Job::quick(2)).delay(ms(200)).await.unwrap();
+    let delayed = producer
+        .enqueue(Job::quick(2))
+        .delay(ms(200))
+        .await
+        .unwrap();
     let waiting = producer
         .enqueue(Job::quick(3))
         .delay(ms(60_000))
@@ -108,18 +112,37 @@ async fn a_producer_and_a_worker_need_no_more_than_the_documented_rights() {
     late.status().await.unwrap();
     assert!(matches!(late.result().await, Err(ResultError::Expired)));
     // One was read by a server that died, and had been there when another one died before.
-    let suspect = producer.enqueue(Job::quick(5)).queue("suspect").await.unwrap();
+    let suspect = producer
+        .enqueue(Job::quick(5))
+        .queue("suspect")
+        .await
+        .unwrap();
     let stream = "streamfleet:{suspect}:s";
-    let read = ["XREADGROUP", "GROUP", "servers", "dead", "STREAMS", stream, ">"];
+    let read = [
+        "XREADGROUP",
+        "GROUP",
+        "servers",
+        "dead",
+        "STREAMS",
+        stream,
+        ">",
+    ];
     ask(&redis, &read).await;
     let entry = suspect.entry_id().unwrap().to_string();
-    ask(&redis, &["HSET", "streamfleet:{suspect}:crashes", &entry, "0"]).await;
+    ask(
+        &redis,
+        &["HSET", "streamfleet:{suspect}:crashes", &entry, "0"],
+    )
+    .await;
 
     let set = |server: ServerBuilder<Log>| eager(server).queue("default", 1).queue("suspect", 1);
     let worker = Worker::start(&operator, set);
     assert_eq!(plain.result().await.unwrap(), 3);
     retried.result().await.unwrap();
-    assert!(matches!(archived.result().await, Err(ResultError::Failed(_))));
+    assert!(matches!(
+        archived.result().await,
+        Err(ResultError::Failed(_))
+    ));
     assert_eq!(delayed.result().await.unwrap(), 6);
     assert_eq!(suspect.result().await.unwrap(), 15);
 
@@ -138,7 +161,10 @@ async fn a_producer_and_a_worker_need_no_more_than_the_documented_rights() {
     })
     .await;
     cancelled.cancel().await.unwrap();
-    assert!(matches!(cancelled.result().await, Err(ResultError::Cancelled)));
+    assert!(matches!(
+        cancelled.result().await,
+        Err(ResultError::Cancelled)
+    ));
 
     // Every connection is cut: the old ones are looked for and closed.
     for role in ["producer", "worker"] {
@@ -169,9 +195,16 @@ async fn a_producer_and_a_worker_need_no_more_than_the_documented_rights() {
     let last = Worker::start(&operator, set);
     assert_eq!(handed_on.result().await.unwrap(), 30);
     // At its start a server looks for what nobody knew in time.
-    assert!(matches!(unknown.result().await, Err(ResultError::NoHandler(_))));
+    assert!(matches!(
+        unknown.result().await,
+        Err(ResultError::NoHandler(_))
+    ));
     last.stop().await;
-    ask(&redis, &["XGROUP", "DELCONSUMER", stream, "servers", "dead"]).await;
+    ask(
+        &redis,
+        &["XGROUP", "DELCONSUMER", stream, "servers", "dead"],
+    )
+    .await;
     producer.close().await;
     operator.close().await;
     nothing_was_refused(&redis).await;
@@ -215,16 +248,29 @@ async fn a_missing_right_is_named_and_is_not_tried_for_ever() {
     let began = std::time::Instant::now();
     let refused = producer.enqueue(Job::quick(1)).await.unwrap_err();
     assert!(matches!(refused, EnqueueError::Backend(_)), "{refused:?}");
-    assert!(refused.to_string().contains("can't run this command"), "{refused}");
+    assert!(
+        refused.to_string().contains("can't run this command"),
+        "{refused}"
+    );
     let log = ask(&redis, &["ACL", "LOG"]).await;
-    assert!(log.items()[0].texts().contains(&"xadd".to_owned()), "{log:?}");
+    assert!(
+        log.items()[0].texts().contains(&"xadd".to_owned()),
+        "{log:?}"
+    );
     assert!(began.elapsed() < ms(3_000), "{:?}", began.elapsed());
     producer.close().await;
 
     // A server that may not read at all does not start.
-    ask(&redis, &["ACL", "SETUSER", "streamfleet-worker", "-evalsha", "-eval"]).await;
+    ask(
+        &redis,
+        &["ACL", "SETUSER", "streamfleet-worker", "-evalsha", "-eval"],
+    )
+    .await;
     let operator = Client::connect(url(&redis, "worker")).await.unwrap();
-    let server = Server::builder(&operator, Log::default()).on(job).build().unwrap();
+    let server = Server::builder(&operator, Log::default())
+        .on(job)
+        .build()
+        .unwrap();
     let stop = CancellationToken::new();
     let refused = server.run_until(stop.cancelled()).await.unwrap_err();
     assert!(refused.to_string().contains("eval"), "{refused}");

@@ -3,8 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use streamfleet::testing::TestServer;
 use streamfleet::Client;
+use streamfleet::testing::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -53,11 +53,15 @@ impl Sentinel {
     /// The answer to one inline command, as text.
     async fn ask(&self, command: &str) -> Option<String> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
-        let line = format!("{command}\r\nQUIT\r\n");
+        let line = format!("{command}\r\n");
         socket.write_all(line.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).await.ok()?;
-        Some(answer)
+        let mut answer = Vec::new();
+        // It is told to nobody where an answer ends: silence does.
+        while tokio::time::timeout(ms(100), socket.read_buf(&mut answer))
+            .await
+            .is_ok_and(|read| read.is_ok_and(|read| read > 0))
+        {}
+        String::from_utf8(answer).ok()
     }
 }
 
@@ -108,11 +112,21 @@ async fn tasks_go_on_when_the_primary_dies_and_sentinel_names_another() {
     // One is running, some wait, one has its time still to come. All of it is on the replica too.
     let running = client.enqueue(Job::slow(2, 2_000)).await.unwrap();
     eventually("it runs", PATIENCE, async || worker.started().len() == 2).await;
-    let delayed = client.enqueue(Job::quick(3)).delay(ms(1_500)).await.unwrap();
+    let delayed = client
+        .enqueue(Job::quick(3))
+        .delay(ms(1_500))
+        .await
+        .unwrap();
     eventually("the replica has it all", PATIENCE, async || {
         let [to, from] = [
-            ask(&primary, &["INFO", "replication"]).await.text().unwrap(),
-            ask(&replica, &["INFO", "replication"]).await.text().unwrap(),
+            ask(&primary, &["INFO", "replication"])
+                .await
+                .text()
+                .unwrap(),
+            ask(&replica, &["INFO", "replication"])
+                .await
+                .text()
+                .unwrap(),
         ]
         .map(|info| offset(&info));
         to == from
@@ -123,7 +137,10 @@ async fn tasks_go_on_when_the_primary_dies_and_sentinel_names_another() {
     // Enqueued while nobody is primary: it is repeated until somebody is.
     let during = client.enqueue(Job::quick(4)).await.unwrap();
     assert_eq!(during.result_timeout(PATIENCE).await.unwrap(), 12);
-    eprintln!("a new task was done {:?} after the primary died", began.elapsed());
+    eprintln!(
+        "a new task was done {:?} after the primary died",
+        began.elapsed()
+    );
     assert_eq!(delayed.result_timeout(PATIENCE).await.unwrap(), 9);
     assert_eq!(running.result_timeout(PATIENCE).await.unwrap(), 6);
     let runs = worker.started().iter().filter(|start| start.n == 2).count();
