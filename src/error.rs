@@ -13,8 +13,14 @@ const SHOWN_CHARS: usize = 256;
 
 /// Foreign text as an error or a log line may show it: escaped and cut.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text.escape_debug().take(SHOWN_CHARS).collect();
-    if text.escape_debug().nth(SHOWN_CHARS).is_some() {
+    // An apostrophe breaks nothing, and Redis says "can't".
+    let mut escaped = text.chars().flat_map(|character| {
+        character
+            .escape_debug()
+            .skip(usize::from(character == '\''))
+    });
+    let mut shown: String = escaped.by_ref().take(SHOWN_CHARS).collect();
+    if escaped.next().is_some() {
         shown.push('…');
     }
     shown

@@ -75,7 +75,15 @@ async fn the_consumer_of_a_dead_server_stays_while_it_holds_work() {
     let client = Client::connect(redis.url()).await.unwrap();
     client.enqueue(Job::quick(1)).forget().await.unwrap();
     let stream = key("s");
-    let read = ["XREADGROUP", "GROUP", "servers", "dead", "STREAMS", &stream, ">"];
+    let read = [
+        "XREADGROUP",
+        "GROUP",
+        "servers",
+        "dead",
+        "STREAMS",
+        &stream,
+        ">",
+    ];
     ask(&redis, &read).await;
     // Another one sweeps at once when it starts, and takes leave when it stops.
     let other = Worker::start(&client, |server| server.upkeep_every(ms(50)));

@@ -91,7 +91,10 @@ async fn a_hundred_thousand_tasks_that_are_due_at_once_drain_without_a_long_scri
     assert_eq!(number(&redis, &["ZCARD", &scheduled]).await, 100_000);
 
     // A day later.
-    for (setting, value) in [("slowlog-log-slower-than", "20000"), ("slowlog-max-len", "10000")] {
+    for (setting, value) in [
+        ("slowlog-log-slower-than", "20000"),
+        ("slowlog-max-len", "10000"),
+    ] {
         ask(&redis, &["CONFIG", "SET", setting, value]).await;
     }
     let all = ["ZUNIONSTORE", &scheduled, "1", &scheduled, "WEIGHTS", "0"];
@@ -101,7 +104,11 @@ async fn a_hundred_thousand_tasks_that_are_due_at_once_drain_without_a_long_scri
     let worker = Worker::start(&client, |server| server.concurrency(1_000));
     let took = eventually("all have run", 3 * LONG, async || {
         let started = worker.log.lock().unwrap().len();
-        if started >= 100_000 { Ok(()) } else { Err(started) }
+        if started >= 100_000 {
+            Ok(())
+        } else {
+            Err(started)
+        }
     })
     .await;
     eventually("nothing is left", LONG, async || {
@@ -114,7 +121,10 @@ async fn a_hundred_thousand_tasks_that_are_due_at_once_drain_without_a_long_scri
     let slow = number(&redis, &["SLOWLOG", "LEN"]).await;
     eprintln!("drained in {took:?} by {scripts} scripts, {slow} of them longer than 20 ms");
     assert!(scripts >= MANY / 100, "{scripts}");
-    assert!(slow * 20 < i64::try_from(scripts).unwrap(), "{slow} of {scripts}");
+    assert!(
+        slow * 20 < i64::try_from(scripts).unwrap(),
+        "{slow} of {scripts}"
+    );
     let mut runs: Vec<u64> = worker.started().iter().map(|start| start.n).collect();
     runs.sort_unstable();
     assert!(runs.iter().copied().eq(0..MANY), "each ran once");

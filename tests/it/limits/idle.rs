@@ -19,7 +19,9 @@ const LIMIT: f64 = 5.0;
 /// Counts what clients send, by name; what scripts call is not sent by anybody. `EVALSHA` is one of
 /// our scripts.
 async fn commands_sent(redis: &TestServer, time: Duration) -> BTreeMap<String, usize> {
-    let mut socket = TcpStream::connect(("127.0.0.1", redis.port())).await.unwrap();
+    let mut socket = TcpStream::connect(("127.0.0.1", redis.port()))
+        .await
+        .unwrap();
     socket.write_all(b"MONITOR\r\n").await.unwrap();
     let mut lines = BufReader::new(socket).lines();
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "+OK");

@@ -67,21 +67,45 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
     float.attempt = [&[0xcb][..], &1.5_f64.to_be_bytes()].concat();
 
     vec![
-        plain("as-it-should-be", Envelope::new("as-it-should-be").bytes(), Run),
+        plain(
+            "as-it-should-be",
+            Envelope::new("as-it-should-be").bytes(),
+            Run,
+        ),
         // Row 2: far over the limit of 1 MiB, and 64 KiB for what is beside the payload; never decoded.
         plain("eight-megabytes", huge, Archived("the limit is 1114112")),
         // Row 3.
-        plain("array-bomb", bomb.bytes(), Archived("deeper than 64 levels")),
+        plain(
+            "array-bomb",
+            bomb.bytes(),
+            Archived("deeper than 64 levels"),
+        ),
         plain("map-bomb", maps.bytes(), Archived("deeper than 64 levels")),
         plain("json-bomb", json.bytes(), Archived("deeper than 64 levels")),
         // Row 4: five bytes that declare four billion elements.
-        plain("four-giga-elements", lies.bytes(), Archived("the bytes end")),
-        plain("four-giga-text", text_lies.bytes(), Archived("the bytes end")),
-        plain("four-giga-pairs", map_lies.bytes(), Archived("the bytes end")),
+        plain(
+            "four-giga-elements",
+            lies.bytes(),
+            Archived("the bytes end"),
+        ),
+        plain(
+            "four-giga-text",
+            text_lies.bytes(),
+            Archived("the bytes end"),
+        ),
+        plain(
+            "four-giga-pairs",
+            map_lies.bytes(),
+            Archived("the bytes end"),
+        ),
         plain("declares-more", long, Archived("the bytes end")),
         plain("cut-off", cut, Archived("the bytes end")),
         // Row 6.
-        plain("trailing-in-payload", trailing.bytes(), Archived("1 bytes follow")),
+        plain(
+            "trailing-in-payload",
+            trailing.bytes(),
+            Archived("1 bytes follow"),
+        ),
         plain("trailing-after-envelope", after, Archived("2 bytes follow")),
         // Row 7.
         ("", vec![(b"x", b"y".to_vec())], Archived("")),
@@ -102,18 +126,25 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         ),
         (
             "",
-            vec![(b"t", with("version-0", |envelope| envelope.version = uint(0)))],
+            vec![(
+                b"t",
+                with("version-0", |envelope| envelope.version = uint(0)),
+            )],
             Archived(""),
         ),
         // Row 9.
         plain(
             "retries-below-zero",
-            Envelope::new("retries-below-zero").part("r", &int(-1)).bytes(),
+            Envelope::new("retries-below-zero")
+                .part("r", &int(-1))
+                .bytes(),
             Archived("is -1, but must be 0 to"),
         ),
         plain(
             "retries-beyond",
-            Envelope::new("retries-beyond").part("r", &uint(1 << 63)).bytes(),
+            Envelope::new("retries-beyond")
+                .part("r", &uint(1 << 63))
+                .bytes(),
             Archived("is 9223372036854775808, but must be 0 to"),
         ),
         plain(
@@ -123,12 +154,16 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         ),
         plain(
             "deadline-minimum",
-            Envelope::new("deadline-minimum").part("d", &int(i64::MIN)).bytes(),
+            Envelope::new("deadline-minimum")
+                .part("d", &int(i64::MIN))
+                .bytes(),
             Archived("is -9223372036854775808, but must be 0 to"),
         ),
         plain(
             "deadline-maximum",
-            Envelope::new("deadline-maximum").part("d", &uint(u64::MAX)).bytes(),
+            Envelope::new("deadline-maximum")
+                .part("d", &uint(u64::MAX))
+                .bytes(),
             Archived("is 18446744073709551615, but must be 0 to"),
         ),
         plain(
@@ -138,12 +173,16 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         ),
         plain(
             "deadline-9999",
-            Envelope::new("deadline-9999").part("d", &uint(253_402_300_799_999)).bytes(),
+            Envelope::new("deadline-9999")
+                .part("d", &uint(253_402_300_799_999))
+                .bytes(),
             Run,
         ),
         plain(
             "timeout-beyond",
-            Envelope::new("timeout-beyond").part("t", &uint(u64::MAX)).bytes(),
+            Envelope::new("timeout-beyond")
+                .part("t", &uint(u64::MAX))
+                .bytes(),
             Archived("18446744073709551615"),
         ),
         plain(
@@ -153,13 +192,21 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         ),
         plain(
             "attempt-beyond",
-            with("attempt-beyond", |envelope| envelope.attempt = uint(u64::MAX)),
+            with("attempt-beyond", |envelope| {
+                envelope.attempt = uint(u64::MAX)
+            }),
             Archived("18446744073709551615"),
         ),
-        plain("attempt-float", float.bytes(), Archived("must be a whole number")),
+        plain(
+            "attempt-float",
+            float.bytes(),
+            Archived("must be a whole number"),
+        ),
         plain(
             "",
-            with("enqueued-beyond", |envelope| envelope.enqueued_at = uint(u64::MAX)),
+            with("enqueued-beyond", |envelope| {
+                envelope.enqueued_at = uint(u64::MAX)
+            }),
             Archived("18446744073709551615"),
         ),
         plain(
@@ -172,7 +219,9 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         // Row 13.
         plain(
             "nobody-knows",
-            with("nobody-knows", |envelope| envelope.name = text("nobody.knows")),
+            with("nobody-knows", |envelope| {
+                envelope.name = text("nobody.knows")
+            }),
             Parked,
         ),
         // Row 18: a receiver that would be another key, and one of nobody.
@@ -183,7 +232,9 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
         ),
         plain(
             "client-of-nobody",
-            with("client-of-nobody", |envelope| envelope.client = text("nobody")),
+            with("client-of-nobody", |envelope| {
+                envelope.client = text("nobody")
+            }),
             Run,
         ),
     ]
@@ -193,7 +244,10 @@ fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
 async fn every_malformed_entry_ends_by_name_and_the_process_lives() {
     let _together = together().await;
     let redis = TestServer::start().await.unwrap();
-    redis.allow(Leak::Archived, "every malformed task is kept with its reason");
+    redis.allow(
+        Leak::Archived,
+        "every malformed task is kept with its reason",
+    );
     let client = Client::connect(redis.url()).await.unwrap();
     // The queue is made first, so that nothing is read before all of it is there.
     let worker = Worker::start(&client, |server| server.unknown_grace(ms(0)))
@@ -208,13 +262,21 @@ async fn every_malformed_entry_ends_by_name_and_the_process_lives() {
             .map(|(name, value)| (*name, value.as_slice()))
             .collect();
         let entry = add(&redis, &fields).await;
-        ids.push(if id.is_empty() { format!("entry-{entry}") } else { (*id).to_owned() });
+        ids.push(if id.is_empty() {
+            format!("entry-{entry}")
+        } else {
+            (*id).to_owned()
+        });
     }
     client.inspect().resume("default").await.unwrap();
     eventually("every entry has ended", LONG, async || {
         let left = number(&redis, &["XLEN", &key("s")]).await;
         let parked = number(&redis, &["SCARD", &key("unknown")]).await;
-        if (left, parked) == (0, 0) { Ok(()) } else { Err((left, parked)) }
+        if (left, parked) == (0, 0) {
+            Ok(())
+        } else {
+            Err((left, parked))
+        }
     })
     .await;
     assert_eq!(pending(&redis).await, 0);
@@ -263,12 +325,22 @@ async fn a_payload_of_one_byte_over_the_limit_names_both_and_sends_nothing() {
         .connect()
         .await
         .unwrap();
-    let rest = rmp_serde::to_vec_named(&Job::of_size(1, 900)).unwrap().len() - 900;
+    let rest = rmp_serde::to_vec_named(&Job::of_size(1, 900))
+        .unwrap()
+        .len()
+        - 900;
     let fits = Job::of_size(1, 1_000 - rest);
     let over = Job::of_size(1, 1_001 - rest);
     let refused = client.enqueue(over.clone()).await.unwrap_err();
     assert!(
-        matches!(refused, EnqueueError::PayloadTooLarge { bytes: 1_001, limit: 1_000, .. }),
+        matches!(
+            refused,
+            EnqueueError::PayloadTooLarge {
+                bytes: 1_001,
+                limit: 1_000,
+                ..
+            }
+        ),
         "{refused:?}"
     );
     assert_eq!(
@@ -277,7 +349,10 @@ async fn a_payload_of_one_byte_over_the_limit_names_both_and_sends_nothing() {
     );
     assert_eq!(number(&redis, &["EXISTS", &key("s")]).await, 0);
     // In a bulk only that one is refused.
-    let results = client.enqueue_all([fits.clone(), over, fits]).await.unwrap();
+    let results = client
+        .enqueue_all([fits.clone(), over, fits])
+        .await
+        .unwrap();
     let stored: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(stored, [true, false, true]);
     for handle in results.into_iter().flatten() {
@@ -293,11 +368,27 @@ async fn names_and_options_beyond_their_limits_are_refused_before_anything_is_se
     let redis = TestServer::start().await.unwrap();
     let client = Client::connect(redis.url()).await.unwrap();
     let long = "q".repeat(129);
-    for name in ["", "a}:{b", "receiver:x", "*", "a b", "a\nb", "a\0b", "ä", &long] {
+    for name in [
+        "",
+        "a}:{b",
+        "receiver:x",
+        "*",
+        "a b",
+        "a\nb",
+        "a\0b",
+        "ä",
+        &long,
+    ] {
         let refused = client.enqueue(Job::quick(1)).queue(name).await.unwrap_err();
-        assert!(matches!(refused, EnqueueError::Name(_)), "{name:?}: {refused:?}");
+        assert!(
+            matches!(refused, EnqueueError::Name(_)),
+            "{name:?}: {refused:?}"
+        );
         let text = refused.to_string();
-        assert!(text.contains("128 bytes") && !text.contains(['\n', '\0']), "{text}");
+        assert!(
+            text.contains("128 bytes") && !text.contains(['\n', '\0']),
+            "{text}"
+        );
         let refused = Client::builder(redis.url()).prefix(name).connect().await;
         assert!(matches!(refused, Err(ConnectError::Name(_))), "{name:?}");
         let built = Server::builder(&client, super::Log::default())
@@ -309,7 +400,10 @@ async fn names_and_options_beyond_their_limits_are_refused_before_anything_is_se
     let day = Duration::from_secs(24 * 60 * 60);
     let task = || client.enqueue(Job::quick(1));
     for (refused, text) in [
-        (task().max_retries(1_001).await, "max_retries is 1001, but must be"),
+        (
+            task().max_retries(1_001).await,
+            "max_retries is 1001, but must be",
+        ),
         (task().timeout(ms(0)).await, "timeout is 0ns, but must be"),
         (task().timeout(Duration::MAX).await, "timeout is "),
         (task().delay(Duration::MAX).await, "delay is "),
@@ -334,8 +428,14 @@ async fn a_server_that_cannot_work_is_refused_with_both_values() {
     let client = Client::connect(redis.url()).await.unwrap();
     let builder = || Server::builder(&client, super::Log::default()).on(job);
     for (builder, texts) in [
-        (builder().concurrency(0), ["concurrency is 0", "1 to 100000"]),
-        (builder().concurrency(10_000_000), ["concurrency is 10000000", "1 to 100000"]),
+        (
+            builder().concurrency(0),
+            ["concurrency is 0", "1 to 100000"],
+        ),
+        (
+            builder().concurrency(10_000_000),
+            ["concurrency is 10000000", "1 to 100000"],
+        ),
         (builder().lease(ms(0)), ["lease is 0ns", "500ms to"]),
         (
             builder().lease(ms(5_000)).renew_every(ms(5_000)),
@@ -361,21 +461,37 @@ async fn a_server_that_cannot_work_is_refused_with_both_values() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_cannot_be_used_is_refused_in_time_without_its_password() {
     let _together = together().await;
-    let redis = TestServer::options().password("s3cret").start().await.unwrap();
+    let redis = TestServer::options()
+        .password("s3cret")
+        .start()
+        .await
+        .unwrap();
     let port = redis.port();
     let began = std::time::Instant::now();
     for (url, text) in [
-        ("redis://u:s3cret@h:99999".to_owned(), "port 99999 is not 1 to 65535"),
-        ("redis://u:s3cret@h:0".to_owned(), "port 0 is not 1 to 65535"),
+        (
+            "redis://u:s3cret@h:99999".to_owned(),
+            "port 99999 is not 1 to 65535",
+        ),
+        (
+            "redis://u:s3cret@h:0".to_owned(),
+            "port 0 is not 1 to 65535",
+        ),
         ("redis://u:s3c/ret@h".to_owned(), "must be percent-encoded"),
         (format!("redis://u:p@s3cret@127.0.0.1:{port}"), ""),
-        (format!("redis://:wrong-s3cret@127.0.0.1:{port}"), "WRONGPASS"),
+        (
+            format!("redis://:wrong-s3cret@127.0.0.1:{port}"),
+            "WRONGPASS",
+        ),
         (format!("redis://127.0.0.1:{port}"), "NOAUTH"),
         ("mysql://:s3cret@h".to_owned(), "its scheme is not one of"),
         ("s3cret".to_owned(), "it has no scheme"),
         (String::new(), "it has no scheme"),
         #[cfg(not(feature = "tls"))]
-        (format!("rediss://:s3cret@127.0.0.1:{port}"), "needs the feature `tls`"),
+        (
+            format!("rediss://:s3cret@127.0.0.1:{port}"),
+            "needs the feature `tls`",
+        ),
         // A plain port answers a TLS greeting with an error, or closes.
         #[cfg(feature = "tls")]
         (format!("rediss://:s3cret@127.0.0.1:{port}"), ""),
@@ -384,8 +500,15 @@ async fn an_address_that_cannot_be_used_is_refused_in_time_without_its_password(
         let refused = Client::connect(&url).await.unwrap_err();
         let shown = format!("{refused} {refused:?}");
         assert!(refused.to_string().contains(text), "{refused}");
-        assert!(!shown.contains("s3cret") && !shown.contains("s3c"), "{shown}");
-        assert!(asked.elapsed() < Duration::from_secs(5), "{url} took {:?}", asked.elapsed());
+        assert!(
+            !shown.contains("s3cret") && !shown.contains("s3c"),
+            "{shown}"
+        );
+        assert!(
+            asked.elapsed() < Duration::from_secs(5),
+            "{url} took {:?}",
+            asked.elapsed()
+        );
     }
     eprintln!("all refused within {:?}", began.elapsed());
     redis.finish().await;

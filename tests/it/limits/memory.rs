@@ -43,7 +43,10 @@ async fn a_full_redis_refuses_new_tasks_and_drains_what_it_has() {
 
     let began = std::time::Instant::now();
     let refused = client.enqueue(Job::quick(1)).await.unwrap_err();
-    assert!(matches!(refused, EnqueueError::OutOfMemory(_)), "{refused:?}");
+    assert!(
+        matches!(refused, EnqueueError::OutOfMemory(_)),
+        "{refused:?}"
+    );
     assert!(refused.to_string().contains("maxmemory"), "{refused}");
     let refused = client.enqueue_all((0..3).map(Job::quick)).await.unwrap();
     for one in refused {
@@ -112,7 +115,10 @@ async fn every_policy_that_evicts_is_refused_at_the_start_unless_it_is_allowed()
             "{refused:?}"
         );
         let text = refused.to_string();
-        assert!(text.contains(policy) && text.contains("noeviction"), "{text}");
+        assert!(
+            text.contains(policy) && text.contains("noeviction"),
+            "{text}"
+        );
     }
     let client = Client::builder(redis.url())
         .allow_eviction()

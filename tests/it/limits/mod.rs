@@ -168,7 +168,9 @@ async fn ask(redis: &TestServer, command: &[&str]) -> Reply {
 
 async fn number(redis: &TestServer, command: &[&str]) -> i64 {
     let reply = ask(redis, command).await;
-    reply.int().unwrap_or_else(|| panic!("{command:?}: {reply:?}"))
+    reply
+        .int()
+        .unwrap_or_else(|| panic!("{command:?}: {reply:?}"))
 }
 
 /// How many entries are handed out.

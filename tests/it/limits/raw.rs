@@ -104,5 +104,7 @@ pub(super) async fn add(redis: &TestServer, fields: &[(&[u8], &[u8])]) -> String
 
 /// What an archived task's record says, by its key of one letter.
 pub(super) async fn archived(redis: &TestServer) -> Vec<String> {
-    ask(redis, &["ZRANGE", &key("archived"), "0", "-1"]).await.texts()
+    ask(redis, &["ZRANGE", &key("archived"), "0", "-1"])
+        .await
+        .texts()
 }

@@ -28,7 +28,12 @@ async fn ten_thousand_results_leave_an_empty_receiver_and_no_key_after_close() {
     .await;
     // Read without a group: nothing is pending that would keep a notification for ever.
     if number(&redis, &["EXISTS", &receiver]).await == 1 {
-        assert!(ask(&redis, &["XINFO", "GROUPS", &receiver]).await.items().is_empty());
+        assert!(
+            ask(&redis, &["XINFO", "GROUPS", &receiver])
+                .await
+                .items()
+                .is_empty()
+        );
     }
     client.close().await;
     let left = ask(&redis, &["KEYS", "*r:*"]).await.texts();
@@ -93,7 +98,13 @@ async fn a_thousand_refused_enqueues_leave_no_waiter() {
         .unwrap();
     // One that succeeds, so that every loop of the client runs.
     let worker = Worker::start(&client, |server| server);
-    client.enqueue(Job::quick(1)).await.unwrap().result().await.unwrap();
+    client
+        .enqueue(Job::quick(1))
+        .await
+        .unwrap()
+        .result()
+        .await
+        .unwrap();
     worker.stop().await;
     ask(&redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
     for n in 0..1_000 {
@@ -109,7 +120,10 @@ async fn a_thousand_refused_enqueues_leave_no_waiter() {
     let before = (calls(&redis, "evalsha").await, calls(&redis, "xread").await);
     tokio::time::sleep(ms(1_000)).await;
     let after = (calls(&redis, "evalsha").await, calls(&redis, "xread").await);
-    assert!(after.0 <= before.0 + 1, "{before:?} {after:?}: only a heartbeat may be sent");
+    assert!(
+        after.0 <= before.0 + 1,
+        "{before:?} {after:?}: only a heartbeat may be sent"
+    );
     assert_eq!(after.1, before.1, "nobody waits, so nothing is read");
     client.close().await;
     redis.finish().await;

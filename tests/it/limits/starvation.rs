@@ -61,7 +61,11 @@ async fn returned_work_has_its_turn<T>(
         leave(taken).await;
         // Once started again they sleep on, so the slots of the worker fill with them.
         eventually("what came back is started", LONG, async || {
-            let back = busy.started().iter().filter(|start| start.n >= BACK).count();
+            let back = busy
+                .started()
+                .iter()
+                .filter(|start| start.n >= BACK)
+                .count();
             if back >= 8 { Ok(()) } else { Err(back) }
         })
         .await;
@@ -77,7 +81,10 @@ async fn returned_work_has_its_turn<T>(
     redis.command(&["DEL", &key("crashes")]).await.unwrap();
     client.close().await;
     redis.finish().await;
-    eprintln!("back after {took} ms, beside {} of {fed} new tasks", started.len() - 8);
+    eprintln!(
+        "back after {took} ms, beside {} of {fed} new tasks",
+        started.len() - 8
+    );
     if took <= limit {
         Ok(())
     } else {
@@ -110,7 +117,17 @@ async fn reclaimed_work_is_not_starved_by_new_tasks() {
         // A server that died after it had read them.
         let take = async |redis: &TestServer, _: &Client| {
             let stream = key("s");
-            let read = ["XREADGROUP", "GROUP", "servers", "dead", "COUNT", "20", "STREAMS", &stream, ">"];
+            let read = [
+                "XREADGROUP",
+                "GROUP",
+                "servers",
+                "dead",
+                "COUNT",
+                "20",
+                "STREAMS",
+                &stream,
+                ">",
+            ];
             redis.command(&read).await.unwrap();
         };
         // A lease, a pass of the upkeep, and three seconds for their turns.
