@@ -338,11 +338,7 @@ mod tests {
     }
 
     fn ticket(lane: &Arc<Lane>) -> Ticket {
-        Ticket::register(
-            lane,
-            TaskId::from_uuid(Uuid::new_v4()),
-            None,
-        )
+        Ticket::register(lane, TaskId::from_uuid(Uuid::new_v4()), None)
     }
 
     #[test]

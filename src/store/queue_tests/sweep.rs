@@ -3,8 +3,9 @@ use std::time::Duration;
 use super::{HOUR, Rig, task, task_with, text};
 use crate::envelope::{Ending, Parts};
 use crate::id::Millis;
+use crate::store::sweep::Swept;
 use crate::store::tests_server::until;
-use crate::store::{Batch, EndReply, Ended, Enqueued, SweepCursor, SweepLimits, Swept};
+use crate::store::{Batch, EndReply, Ended, Enqueued, SweepCursor, SweepLimits};
 
 const DEAD: Duration = Duration::from_secs(600);
 
