@@ -117,14 +117,23 @@ async fn start(server: Server) -> Result<Running, ServerError> {
         settings: server.settings,
     });
     let guard = StopOnDrop(Arc::clone(&core));
-    let mut loops = Loops::default();
-    start_readers(&core, &mut loops, &reader_options).await?;
+    // Everything that can fail comes before the first read: what a server took that then does not
+    // start would be nobody's for a lease.
+    let readers = connect_readers(&core, &reader_options).await?;
     let channels = core
         .lanes
         .iter()
         .map(|lane| core.store.keys().queue(&lane.queue).wake())
         .collect();
     let (subscriber, wakes) = Subscriber::connect(&wake_options, channels).await?;
+    let keeper = keeper::spawn(Arc::clone(&core), keeper_options).map_err(|error| {
+        ServerError::LoopDied {
+            name: "keeper",
+            cause: error.to_string(),
+        }
+    })?;
+    let mut loops = Loops::default();
+    loops.spawn(Stage::Settling, "keeper", watch_keeper(Arc::clone(&core)));
     loops.spawn(
         Stage::Settling,
         "wake-ups",
@@ -143,13 +152,13 @@ async fn start(server: Server) -> Result<Running, ServerError> {
         );
         start_upkeep(&core, &mut loops, lane);
     }
-    let keeper = keeper::spawn(Arc::clone(&core), keeper_options).map_err(|error| {
-        ServerError::LoopDied {
-            name: "keeper",
-            cause: error.to_string(),
-        }
-    })?;
-    loops.spawn(Stage::Settling, "keeper", watch_keeper(Arc::clone(&core)));
+    for (conn, lanes) in readers {
+        loops.spawn(
+            Stage::Taking,
+            "reader",
+            read(Arc::clone(&core), conn, lanes),
+        );
+    }
     Ok(Running {
         core,
         loops,
@@ -159,26 +168,26 @@ async fn start(server: Server) -> Result<Running, ServerError> {
 }
 
 /// One reader for all queues; in a cluster, where one read cannot span slots, one for each.
-async fn start_readers(
-    core: &Arc<Core>,
-    loops: &mut Loops,
+async fn connect_readers(
+    core: &Core,
     options: &ConnOptions,
-) -> Result<(), ServerError> {
+) -> Result<Vec<(Arc<BlockingConn>, Vec<usize>)>, ServerError> {
     let all: Vec<usize> = (0..core.lanes.len()).collect();
     let groups: Vec<Vec<usize>> = if core.conn().is_cluster() {
         all.into_iter().map(|lane| vec![lane]).collect()
     } else {
         vec![all]
     };
+    let mut readers = Vec::with_capacity(groups.len());
     for lanes in groups {
         let conn = Arc::new(BlockingConn::connect(options).await?);
         core.readers
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .push(Arc::clone(&conn));
-        loops.spawn(Stage::Taking, "reader", read(Arc::clone(core), conn, lanes));
+        readers.push((conn, lanes));
     }
-    Ok(())
+    Ok(readers)
 }
 
 fn start_upkeep(core: &Arc<Core>, loops: &mut Loops, lane: usize) {

@@ -9,8 +9,9 @@
 )]
 
 mod client;
+mod conformance;
 mod derive;
-mod flow;
+mod faults;
 mod layers;
 mod source;
 mod support;
