@@ -289,7 +289,9 @@ async fn a_restarted_server_is_found_again_by_every_kind_of_connection() {
     assert_ne!(first.run_id, second.run_id);
     let key = stream(&conn, "s").await;
     until("reads succeed", async || {
-        read(&reader, None, &[key.clone()]).await.is_ok()
+        read(&reader, None, std::slice::from_ref(&key))
+            .await
+            .is_ok()
     })
     .await;
     conn.reconnects()

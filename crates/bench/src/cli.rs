@@ -146,7 +146,11 @@ impl RawArgs {
 
 impl RatioArgs {
     pub(crate) fn time(&self) -> Duration {
-        if self.quick { QUICK } else { Duration::from_secs_f64(self.seconds) }
+        if self.quick {
+            QUICK
+        } else {
+            Duration::from_secs_f64(self.seconds)
+        }
     }
 
     pub(crate) fn rounds(&self) -> usize {
@@ -164,6 +168,10 @@ impl RatioArgs {
 
 impl WorkArgs {
     pub(crate) fn time(&self) -> Duration {
-        if self.quick { QUICK } else { Duration::from_secs_f64(self.seconds) }
+        if self.quick {
+            QUICK
+        } else {
+            Duration::from_secs_f64(self.seconds)
+        }
     }
 }

@@ -65,7 +65,9 @@ impl Host {
     pub(crate) fn received(&mut self) -> Result<u64> {
         let info = self.info("commandstats")?;
         let calls = |name: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
             line.split(',').next()?.parse::<u64>().ok()
         };
         Ok(RECEIVED.iter().filter_map(|name| calls(name)).sum())
@@ -92,7 +94,10 @@ impl Host {
 
     /// The value of the first entry of a stream.
     pub(crate) fn first_value(&mut self, key: &[u8]) -> Result<Vec<u8>> {
-        command(&mut self.wire.out, &[b"XREAD", b"COUNT", b"1", b"STREAMS", key, b"0"]);
+        command(
+            &mut self.wire.out,
+            &[b"XREAD", b"COUNT", b"1", b"STREAMS", key, b"0"],
+        );
         self.wire.send()?;
         let mut found = Vec::new();
         self.wire.entries(&mut found)?;
@@ -103,14 +108,36 @@ impl Host {
 
 /// Commands of the library that are no calls of scripts.
 const RECEIVED: &[&str] = &[
-    "eval", "evalsha", "xreadgroup", "xread", "xtrim", "sadd", "set", "script|load", "ping", "subscribe", "auth",
-    "client|setname", "client|unblock", "client|id", "client|kill", "client|list", "hello", "select", "role",
+    "eval",
+    "evalsha",
+    "xreadgroup",
+    "xread",
+    "xtrim",
+    "sadd",
+    "set",
+    "script|load",
+    "ping",
+    "subscribe",
+    "auth",
+    "client|setname",
+    "client|unblock",
+    "client|id",
+    "client|kill",
+    "client|list",
+    "hello",
+    "select",
+    "role",
 ];
 
 /// A field of an INFO reply.
 fn number(info: &str, name: &str) -> Result<f64> {
-    let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(found.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse()?)
+    let found = info
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(found
+        .ok_or_else(|| format!("INFO has no {name}"))?
+        .trim()
+        .parse()?)
 }
 
 const SERVER_CORE: &str = "0";
@@ -128,7 +155,10 @@ fn pin_all(pid: u32, core: &str) {
 /// Keeps the calling thread away from the core of the server. Without `taskset` nothing happens.
 pub(crate) fn pin_this_thread() {
     let thread = std::fs::read_link("/proc/thread-self");
-    let Some(id) = thread.ok().and_then(|path| path.file_name()?.to_str().map(str::to_owned)) else {
+    let Some(id) = thread
+        .ok()
+        .and_then(|path| path.file_name()?.to_str().map(str::to_owned))
+    else {
         return;
     };
     pin(&["-p", "-c", GENERATOR_CORE, &id]);
@@ -137,19 +167,42 @@ pub(crate) fn pin_this_thread() {
 fn pin(args: &[&str]) {
     if has_two_cores() {
         let mut taskset = Command::new("taskset");
-        let _ = taskset.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = taskset
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
 /// XADD per second by `redis-benchmark` with these connections and this depth, if it is installed.
-pub(crate) fn redis_benchmark(port: u16, connections: u32, depth: u32, calls: u32, value_bytes: usize) -> Option<f64> {
+pub(crate) fn redis_benchmark(
+    port: u16,
+    connections: u32,
+    depth: u32,
+    calls: u32,
+    value_bytes: usize,
+) -> Option<f64> {
     let benchmark = ["valkey-benchmark", "redis-benchmark"]
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok())?;
     let (port, connections, depth) = (port.to_string(), connections.to_string(), depth.to_string());
     let (calls, value) = (calls.to_string(), ".".repeat(value_bytes));
     let args = [
-        "-p", &port, "-c", &connections, "-P", &depth, "-n", &calls, "--csv", "XADD", "plain", "*", "t", &value,
+        "-p",
+        &port,
+        "-c",
+        &connections,
+        "-P",
+        &depth,
+        "-n",
+        &calls,
+        "--csv",
+        "XADD",
+        "plain",
+        "*",
+        "t",
+        &value,
     ];
     let pinned = has_two_cores() && Command::new("taskset").arg("--version").output().is_ok();
     let mut run = if pinned {

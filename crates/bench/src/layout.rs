@@ -28,12 +28,25 @@ pub(crate) fn receiver(client: &str) -> Vec<u8> {
 
 /// The keys of the script `enqueue`, in its order.
 pub(crate) fn enqueue_keys() -> Vec<Vec<u8>> {
-    ["s", "producers", "clients", "cfg", "tasks", "scheduled", "retry", "n"].map(key).to_vec()
+    [
+        "s",
+        "producers",
+        "clients",
+        "cfg",
+        "tasks",
+        "scheduled",
+        "retry",
+        "n",
+    ]
+    .map(key)
+    .to_vec()
 }
 
 /// The keys of the script `settle` before the receivers, in its order.
 pub(crate) fn settle_keys() -> Vec<Vec<u8>> {
-    ["s", "tasks", "clients", "cancel", "crashes", "n"].map(key).to_vec()
+    ["s", "tasks", "clients", "cancel", "crashes", "n"]
+        .map(key)
+        .to_vec()
 }
 
 /// Where a task's id is in its envelope, and how long it is.
@@ -53,7 +66,14 @@ pub(crate) fn task_id(connection: u8, count: u64) -> [u8; ID_BYTES] {
 /// The id as the library writes it in arguments.
 pub(crate) fn id_text(id: &[u8; ID_BYTES]) -> String {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
 }
 
 /// The payload: `{"n": number, "s": filler}` in MessagePack, the number in its longest form.
@@ -66,7 +86,12 @@ pub(crate) fn payload(number: u64) -> Vec<u8> {
 }
 
 /// The whole stored task. Without a client nobody is told of its end.
-pub(crate) fn envelope(id: &[u8; ID_BYTES], client: Option<&str>, at_ms: u64, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn envelope(
+    id: &[u8; ID_BYTES],
+    client: Option<&str>,
+    at_ms: u64,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut bytes = vec![0x99, 0x01, 0xc4, ID_BYTES as u8];
     bytes.extend_from_slice(id);
     bytes.push(0xa0 | TASK_NAME.len() as u8);

@@ -116,7 +116,7 @@ pub(crate) async fn run(args: &RawArgs, json: bool) -> Result<()> {
     show::progress("raw: plain XADD and redis-benchmark");
     let strength = Strength::measure(time).await?;
     show::progress_over();
-    let raw_util = median(tracked.iter().map(Rate::util));
+    let raw_util = median(tracked.iter().map(Rate::busy_share));
     let report = Report {
         server: version,
         durability: format!("{:?}", args.durability).to_lowercase(),
@@ -138,17 +138,24 @@ pub(crate) async fn run(args: &RawArgs, json: bool) -> Result<()> {
 
 fn print_tables(report: &Report) {
     let mut table = Table::new(&["raw", "tasks/s", "best", "server us/task", "util"]);
-    let rows = [("tracked", &report.tracked), ("forget", &report.forget), ("enqueue", &report.enqueue)];
+    let rows = [
+        ("tracked", &report.tracked),
+        ("forget", &report.forget),
+        ("enqueue", &report.enqueue),
+    ];
     for (name, rates) in rows {
         table.row([
             name.to_owned(),
             thousands(median(rates.iter().map(Rate::per_second))),
             thousands(rates.iter().map(Rate::per_second).fold(0.0, f64::max)),
             format!("{:.1}", median(rates.iter().map(Rate::server_us))),
-            format!("{:.2}", median(rates.iter().map(Rate::util))),
+            format!("{:.2}", median(rates.iter().map(Rate::busy_share))),
         ]);
     }
-    show::print([format!("{}, durability {}", report.server, report.durability)]);
+    show::print([format!(
+        "{}, durability {}",
+        report.server, report.durability
+    )]);
     show::print(table.lines());
     let single = |of: fn(&Percentiles) -> f64| median(report.single.iter().map(of));
     show::print([format!(
@@ -157,7 +164,10 @@ fn print_tables(report: &Report) {
         single(|all| all.p99),
         thousands(1000.0 / single(|all| all.p50)),
     )]);
-    show::print([report.strength.line(), format!("raw_util={:.2}", report.raw_util)]);
+    show::print([
+        report.strength.line(),
+        format!("raw_util={:.2}", report.raw_util),
+    ]);
     if let Some(warning) = &report.warning {
         show::print([format!("warning: {warning}")]);
     }

@@ -15,7 +15,11 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) fn new(tasks: u64, took: Duration, server_seconds: f64) -> Self {
-        Self { tasks, seconds: took.as_secs_f64(), server_seconds }
+        Self {
+            tasks,
+            seconds: took.as_secs_f64(),
+            server_seconds,
+        }
     }
 
     pub(crate) fn per_second(&self) -> f64 {
@@ -28,7 +32,7 @@ impl Rate {
     }
 
     /// The share of its core that the server used.
-    pub(crate) fn util(&self) -> f64 {
+    pub(crate) fn busy_share(&self) -> f64 {
         self.server_seconds / self.seconds
     }
 }

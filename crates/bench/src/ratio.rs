@@ -61,7 +61,11 @@ pub(crate) async fn run(args: &RatioArgs, json: bool) -> Result<()> {
         for part in [Part::Tracked, Part::Forget, Part::Enqueue, Part::Latency] {
             if args.measures(part) {
                 let name = format!("{part:?}").to_lowercase();
-                show::progress(&format!("ratio: round {} of {}, {name}", round + 1, args.rounds()));
+                show::progress(&format!(
+                    "ratio: round {} of {}, {name}",
+                    round + 1,
+                    args.rounds()
+                ));
                 measure(&mut rounds, part, round, args).await?;
             }
         }
@@ -71,7 +75,12 @@ pub(crate) async fn run(args: &RatioArgs, json: bool) -> Result<()> {
     show::progress_over();
     let ratio = args.is_whole().then(|| rounds.ratio());
     let warning = ratio.and_then(|ratio| weakness(ratio.raw_util, &strength));
-    let report = Report { rounds, strength, ratio, warning };
+    let report = Report {
+        rounds,
+        strength,
+        ratio,
+        warning,
+    };
     if json {
         show::print([serde_json::to_string_pretty(&report)?]);
     } else {
@@ -97,16 +106,27 @@ async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs
     let raw_first = round.is_multiple_of(2);
     let time = args.time();
     if part == Part::Latency {
-        let before = if raw_first { Some(raw::single(&limit, &names, time)?) } else { None };
+        let before = if raw_first {
+            Some(raw::single(&limit, &names, time)?)
+        } else {
+            None
+        };
         let library = fleet::single(&host, time, args.concurrency, Duration::ZERO).await?;
         let raw = match before {
             Some(raw) => raw,
             None => raw::single(&limit, &names, time)?,
         };
-        rounds.latency.push(Pair { raw: raw.percentiles(), library: library.result.percentiles() });
+        rounds.latency.push(Pair {
+            raw: raw.percentiles(),
+            library: library.result.percentiles(),
+        });
         return names.check_known(host.port());
     }
-    let before = if raw_first { Some(raw_rate(&mut limit, &names, part, time)?) } else { None };
+    let before = if raw_first {
+        Some(raw_rate(&mut limit, &names, part, time)?)
+    } else {
+        None
+    };
     let library = library_rate(&mut host, part, time, args).await?;
     let raw = match before {
         Some(raw) => raw,
@@ -115,7 +135,12 @@ async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs
     let pair = Pair { raw, library };
     match part {
         Part::Forget => rounds.forget.push(pair),
-        Part::Enqueue => return { rounds.enqueue.push(pair); Ok(()) },
+        Part::Enqueue => {
+            return {
+                rounds.enqueue.push(pair);
+                Ok(())
+            };
+        }
         _ => rounds.tracked.push(pair),
     }
     names.check_known(host.port())
@@ -129,7 +154,12 @@ fn raw_rate(host: &mut Host, names: &Names, part: Part, time: Duration) -> Resul
     }
 }
 
-async fn library_rate(host: &mut Host, part: Part, time: Duration, args: &RatioArgs) -> Result<Rate> {
+async fn library_rate(
+    host: &mut Host,
+    part: Part,
+    time: Duration,
+    args: &RatioArgs,
+) -> Result<Rate> {
     let shape = Shape {
         producers: args.producers,
         chunk: args.chunk,
@@ -143,7 +173,10 @@ async fn library_rate(host: &mut Host, part: Part, time: Duration, args: &RatioA
 }
 
 fn shares(pairs: &[Pair<Rate>]) -> Vec<f64> {
-    pairs.iter().map(|pair| pair.library.per_second() / pair.raw.per_second()).collect()
+    pairs
+        .iter()
+        .map(|pair| pair.library.per_second() / pair.raw.per_second())
+        .collect()
 }
 
 impl Rounds {
@@ -153,11 +186,19 @@ impl Rounds {
             tracked: median(tracked.iter().copied()),
             forget: median(shares(&self.forget)),
             enqueue: median(shares(&self.enqueue)),
-            server_cpu: median(self.tracked.iter().map(|pair| pair.library.server_us() / pair.raw.server_us())),
-            latency: median(self.latency.iter().map(|pair| pair.library.p50 / pair.raw.p50)),
+            server_cpu: median(
+                self.tracked
+                    .iter()
+                    .map(|pair| pair.library.server_us() / pair.raw.server_us()),
+            ),
+            latency: median(
+                self.latency
+                    .iter()
+                    .map(|pair| pair.library.p50 / pair.raw.p50),
+            ),
             rounds: tracked.len(),
             spread: spread(&tracked),
-            raw_util: median(self.tracked.iter().map(|pair| pair.raw.util())),
+            raw_util: median(self.tracked.iter().map(|pair| pair.raw.busy_share())),
         }
     }
 }
@@ -182,10 +223,24 @@ impl Ratio {
 impl Report {
     fn print(&self) {
         show::print([&self.rounds.server]);
-        let head = ["", "raw/s", "library/s", "share", "spread", "raw us", "library us", "raw util", "library util"];
+        let head = [
+            "",
+            "raw/s",
+            "library/s",
+            "share",
+            "spread",
+            "raw us",
+            "library us",
+            "raw util",
+            "library util",
+        ];
         let mut table = Table::new(&head);
         let rounds = &self.rounds;
-        for (name, pairs) in [("tracked", &rounds.tracked), ("forget", &rounds.forget), ("enqueue", &rounds.enqueue)] {
+        for (name, pairs) in [
+            ("tracked", &rounds.tracked),
+            ("forget", &rounds.forget),
+            ("enqueue", &rounds.enqueue),
+        ] {
             if pairs.is_empty() {
                 continue;
             }
@@ -198,8 +253,8 @@ impl Report {
                 format!("{:.2}", spread(&shares(pairs))),
                 format!("{:.1}", of(|pair| pair.raw.server_us())),
                 format!("{:.1}", of(|pair| pair.library.server_us())),
-                format!("{:.2}", of(|pair| pair.raw.util())),
-                format!("{:.2}", of(|pair| pair.library.util())),
+                format!("{:.2}", of(|pair| pair.raw.busy_share())),
+                format!("{:.2}", of(|pair| pair.library.busy_share())),
             ]);
         }
         show::print(table.lines());

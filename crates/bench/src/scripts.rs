@@ -17,7 +17,11 @@ pub(crate) struct Script {
 
 macro_rules! file {
     ($path:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/store/scripts/", $path))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../src/store/scripts/",
+            $path
+        ))
     };
 }
 
@@ -109,7 +113,11 @@ impl Names {
     /// It does not: the parts listed here are not those of the library.
     pub(crate) fn check_known(&self, port: u16) -> Result<()> {
         let mut wire = Wire::connect(port)?;
-        let scripts = [(&ENQUEUE, &self.enqueue), (&SETTLE, &self.settle), (&ENSURE, &self.ensure)];
+        let scripts = [
+            (&ENQUEUE, &self.enqueue),
+            (&SETTLE, &self.settle),
+            (&ENSURE, &self.ensure),
+        ];
         for (script, sha) in scripts {
             command(&mut wire.out, &[b"SCRIPT", b"EXISTS", sha]);
             wire.send()?;

@@ -10,7 +10,9 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|&word| word.to_owned()).collect()] }
+        Self {
+            rows: vec![head.iter().map(|&word| word.to_owned()).collect()],
+        }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -19,13 +21,24 @@ impl Table {
 
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column| self.rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+        let width = |column| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(String::len)
+                .max()
+                .unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-                0 => format!("{cell:width$}"),
-                _ => format!("{cell:>width$}"),
-            });
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| match column {
+                    0 => format!("{cell:width$}"),
+                    _ => format!("{cell:>width$}"),
+                });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         self.rows.iter().map(line).collect()
@@ -33,7 +46,10 @@ impl Table {
 }
 
 /// Prints lines of results.
-#[expect(clippy::print_stdout, reason = "the results of a program that is run for them")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the results of a program that is run for them"
+)]
 pub(crate) fn print(lines: impl IntoIterator<Item = impl AsRef<str>>) {
     for line in lines {
         println!("{}", line.as_ref());
@@ -63,7 +79,11 @@ pub(crate) fn progress_over() {
 
 /// A number of tasks per second, such as `118.2k`.
 pub(crate) fn thousands(rate: f64) -> String {
-    if rate >= 1000.0 { format!("{:.1}k", rate / 1000.0) } else { format!("{rate:.0}") }
+    if rate >= 1000.0 {
+        format!("{:.1}k", rate / 1000.0)
+    } else {
+        format!("{rate:.0}")
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +95,9 @@ mod tests {
         let mut table = Table::new(&["what", "rate"]);
         table.row(["forget".to_owned(), thousands(118_234.0)]);
         table.row(["one".to_owned(), thousands(7.0)]);
-        assert_eq!(table.lines(), ["what      rate", "forget  118.2k", "one          7"]);
+        assert_eq!(
+            table.lines(),
+            ["what      rate", "forget  118.2k", "one          7"]
+        );
     }
 }

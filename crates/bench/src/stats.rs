@@ -27,11 +27,14 @@ pub(crate) struct Percentiles {
 impl Latencies {
     pub(crate) fn new() -> Result<Self> {
         // One nanosecond to ten minutes, three digits.
-        Ok(Self { histogram: Histogram::new_with_bounds(1, 600_000_000_000, 3)? })
+        Ok(Self {
+            histogram: Histogram::new_with_bounds(1, 600_000_000_000, 3)?,
+        })
     }
 
     pub(crate) fn add(&mut self, time: Duration) {
-        self.histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.histogram
+            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn percentiles(&self) -> Percentiles {

@@ -140,7 +140,9 @@ impl Wire {
     fn line(&mut self) -> Result<Range<usize>> {
         let mut searched = self.at;
         loop {
-            let seen = self.buffer[searched..self.end].iter().position(|byte| *byte == b'\r');
+            let seen = self.buffer[searched..self.end]
+                .iter()
+                .position(|byte| *byte == b'\r');
             match seen {
                 Some(place) if searched + place + 1 < self.end => {
                     let line = self.at..searched + place;

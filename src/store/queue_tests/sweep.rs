@@ -1,3 +1,5 @@
+//! What the sweep removes, and what it leaves alone.
+
 use std::time::Duration;
 
 use super::{HOUR, Rig, task, task_with, text};

@@ -36,7 +36,9 @@ pub(super) async fn a_deaf_handler_is_dropped_after_its_timeout_and_grace(world:
     let task = archived_task(&client, world.queue(), handle.id()).await;
     assert_eq!(task.reason.as_deref(), Some("timed_out"));
     // Its slot is free again.
-    let next = client.enqueue(step("next", [Act::Succeed])).queue(world.queue());
+    let next = client
+        .enqueue(step("next", [Act::Succeed]))
+        .queue(world.queue());
     ended(&next.await.unwrap()).await.unwrap();
 }
 
@@ -45,7 +47,10 @@ pub(super) async fn a_handler_that_listens_hears_its_timeout(world: &World) {
     world.serve(&client, &app);
     let task = step("listens", [Act::Listen, Act::Succeed]);
     let handle = client.enqueue(task).queue(world.queue()).timeout(ms(100));
-    let handle = handle.backoff(streamfleet::Backoff::Fixed(ms(1))).await.unwrap();
+    let handle = handle
+        .backoff(streamfleet::Backoff::Fixed(ms(1)))
+        .await
+        .unwrap();
     // A run that took too long is a failure like others.
     assert_eq!(ended(&handle).await.unwrap(), "listens");
     assert_eq!(app.told(), [StopReason::TimedOut]);
@@ -56,7 +61,9 @@ pub(super) async fn a_task_past_its_deadline_never_starts(world: &World) {
     let (client, app) = (world.client().await, App::default());
     let now = world.now(world.queue()).await;
     let deadline = UNIX_EPOCH + Duration::from_millis(now + 150);
-    let late = client.enqueue(step("late", [Act::Succeed])).queue(world.queue());
+    let late = client
+        .enqueue(step("late", [Act::Succeed]))
+        .queue(world.queue());
     let late = late.deadline(deadline).await.unwrap();
     eventually("its deadline is over", SOON, async || {
         world.now(world.queue()).await > now + 150
@@ -71,7 +78,10 @@ pub(super) async fn a_task_past_its_deadline_never_starts(world: &World) {
     let deadline = UNIX_EPOCH + Duration::from_millis(world.now(world.queue()).await + 60_000);
     let task = step("fails", [Act::RetryAfter(HOUR)]);
     let fails = client.enqueue(task).queue(world.queue()).deadline(deadline);
-    assert_shape!(ended(&fails.await.unwrap()).await, Err(ResultError::Expired));
+    assert_shape!(
+        ended(&fails.await.unwrap()).await,
+        Err(ResultError::Expired)
+    );
     assert_eq!(app.labels(), ["fails"]);
 }
 
@@ -97,7 +107,9 @@ pub(super) async fn a_waiting_task_expires_while_its_queue_is_paused(world: &Wor
     world.serve(&client, &app);
     client.inspect().pause(world.queue(), "test").await.unwrap();
     let deadline = UNIX_EPOCH + Duration::from_millis(world.now(world.queue()).await + 100);
-    let enqueue = client.enqueue(step("waits", [Act::Succeed])).queue(world.queue());
+    let enqueue = client
+        .enqueue(step("waits", [Act::Succeed]))
+        .queue(world.queue());
     let handle = enqueue.deadline(deadline).await.unwrap();
     assert_shape!(ended(&handle).await, Err(ResultError::Expired));
     client.inspect().resume(world.queue()).await.unwrap();
@@ -116,19 +128,25 @@ async fn cancel_what_waits(world: &World, client: &Client, handle: &TaskHandle<S
 
 pub(super) async fn a_pending_task_is_cancelled(world: &World) {
     let (client, app) = (world.client().await, App::default());
-    let handle = client.enqueue(step("never", [Act::Succeed])).queue(world.queue());
+    let handle = client
+        .enqueue(step("never", [Act::Succeed]))
+        .queue(world.queue());
     let handle = handle.await.unwrap();
     is_in(&handle, TaskState::Pending).await;
     cancel_what_waits(world, &client, &handle).await;
     world.serve(&client, &app);
-    let next = client.enqueue(step("next", [Act::Succeed])).queue(world.queue());
+    let next = client
+        .enqueue(step("next", [Act::Succeed]))
+        .queue(world.queue());
     ended(&next.await.unwrap()).await.unwrap();
     assert_eq!(app.labels(), ["next"]);
 }
 
 pub(super) async fn a_scheduled_task_is_cancelled(world: &World) {
     let client = world.client().await;
-    let handle = client.enqueue(step("never", [Act::Succeed])).queue(world.queue());
+    let handle = client
+        .enqueue(step("never", [Act::Succeed]))
+        .queue(world.queue());
     let handle = handle.delay(HOUR).await.unwrap();
     is_in(&handle, TaskState::Scheduled).await;
     cancel_what_waits(world, &client, &handle).await;
@@ -173,7 +191,9 @@ pub(super) async fn a_running_task_is_cancelled(world: &World) {
 pub(super) async fn a_task_that_ended_cannot_be_cancelled(world: &World) {
     let client = world.client().await;
     world.serve(&client, &App::default());
-    let done = client.enqueue(step("done", [Act::Succeed])).queue(world.queue());
+    let done = client
+        .enqueue(step("done", [Act::Succeed]))
+        .queue(world.queue());
     let done = done.await.unwrap();
     ended(&done).await.unwrap();
     assert_eq!(done.cancel().await.unwrap(), CancelOutcome::Gone);

@@ -19,24 +19,38 @@ async fn add(world: &World, fields: &[&[u8]]) -> String {
 
 /// A usual task still passes, and nothing is stuck.
 async fn still_works(world: &World, client: &streamfleet::Client) {
-    let next = client.enqueue(step("next", [Act::Succeed])).queue(world.queue());
+    let next = client
+        .enqueue(step("next", [Act::Succeed]))
+        .queue(world.queue());
     ended(&next.await.unwrap()).await.unwrap();
-    eventually("nothing is stuck", SOON, async || world.is_drained(world.queue()).await).await;
+    eventually("nothing is stuck", SOON, async || {
+        world.is_drained(world.queue()).await
+    })
+    .await;
 }
 
 pub(super) async fn a_task_nobody_knows_waits_for_a_server_that_does(world: &World) {
     let (client, app) = (world.client().await, App::default());
     let old = world.serve(&client, &app);
-    let handles = client.enqueue_all((0..5).map(Later)).queue(world.queue()).await;
+    let handles = client
+        .enqueue_all((0..5).map(Later))
+        .queue(world.queue())
+        .await;
     let handles: Vec<_> = handles.unwrap().into_iter().map(Result::unwrap).collect();
     eventually("they are parked", SOON, async || {
         client.inspect().counts(world.queue()).await.unwrap().parked == 5
     })
     .await;
-    let task = client.inspect().task(world.queue(), handles[0].id()).await.unwrap();
+    let task = client
+        .inspect()
+        .task(world.queue(), handles[0].id())
+        .await
+        .unwrap();
     assert_eq!((task.state, task.attempt), (TaskState::Parked, 0));
     still_works(world, &client).await;
-    let new = World::builder(&client, &app).on(run_later).queue(world.queue(), 1);
+    let new = World::builder(&client, &app)
+        .on(run_later)
+        .queue(world.queue(), 1);
     world.start(new);
     // The old server may take one again; it is parked again then, without counting an attempt.
     for (number, handle) in handles.iter().enumerate() {
@@ -74,7 +88,10 @@ pub(super) async fn a_version_nobody_knows_is_parked_then_archived(world: &World
     .await;
     let task = archived(&client, world.queue()).await.remove(0);
     assert_eq!(task.id.to_string(), "0190a8c4-5f9e-7c3a-9b1d-2e4f6a8c0b1d");
-    assert_eq!((task.name.as_str(), task.reason.as_deref()), ("a.b", Some("no_handler")));
+    assert_eq!(
+        (task.name.as_str(), task.reason.as_deref()),
+        ("a.b", Some("no_handler"))
+    );
     assert!(task.error.unwrap().contains("version 99"));
     still_works(world, &client).await;
 }
@@ -97,7 +114,10 @@ pub(super) async fn malformed_entries_are_archived_and_block_nobody(world: &Worl
         vec![b"t".to_vec(), whole[..whole.len() - 1].to_vec()],
         vec![b"x".to_vec(), whole.clone()],
         vec![b"t".to_vec(), raw::envelope(1, "bad id", "step", &[0xc0])],
-        vec![b"t".to_vec(), raw::envelope(1, "bad-name", "a b\n\u{1b}[31m", &[0xc0])],
+        vec![
+            b"t".to_vec(),
+            raw::envelope(1, "bad-name", "a b\n\u{1b}[31m", &[0xc0]),
+        ],
         // Retries of -1, of 2^63 and of "abc"; a deadline long before the world began.
         vec![b"t".to_vec(), part("r", &[0xff])],
         vec![b"t".to_vec(), part("r", &[0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0])],
@@ -162,7 +182,11 @@ pub(super) async fn a_payload_that_nests_too_deep_is_archived_as_undecodable(wor
     let deep = vec![0x91; 100_000];
     add(world, &[b"t", &raw::envelope(1, "deep", "sum", &deep)]).await;
     let trailing = [0x81, 0xa5, b'l', b'a', b'b', b'e', b'l', 0xc0, 0xc0];
-    add(world, &[b"t", &raw::envelope(1, "trailing", "nothing", &trailing)]).await;
+    add(
+        world,
+        &[b"t", &raw::envelope(1, "trailing", "nothing", &trailing)],
+    )
+    .await;
     eventually("both are archived", SOON, async || {
         archived(&client, world.queue()).await.len() == 2
     })
@@ -186,13 +210,20 @@ pub(super) async fn a_program_in_another_language_enqueues_by_one_command(world:
         let payload = format!(r#"{{"label":"{codec}","acts":["Header"]}}"#);
         python.args(["--payload", &payload, "--max-retries", "2"]);
         python.args(["--header", "trace=from python"]);
-        let ran = tokio::task::spawn_blocking(move || python.output()).await.unwrap();
+        let ran = tokio::task::spawn_blocking(move || python.output())
+            .await
+            .unwrap();
         let ran = ran.unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
         let entry = String::from_utf8(ran.stdout).unwrap();
         eventually("our server ran it", SOON, async || {
             let runs = app.runs_of(codec);
-            runs.iter().any(|run| run.fence.entry.to_string() == entry.trim())
+            runs.iter()
+                .any(|run| run.fence.entry.to_string() == entry.trim())
         })
         .await;
     }
@@ -202,7 +233,11 @@ pub(super) async fn a_program_in_another_language_enqueues_by_one_command(world:
 pub(super) async fn a_key_of_another_type_breaks_one_queue_only(world: &World) {
     let (client, app) = (world.client().await, App::default());
     let [broken, other, _] = world.queues();
-    world.start(World::builder(&client, &app).queue(broken, 1).queue(other, 1));
+    world.start(
+        World::builder(&client, &app)
+            .queue(broken, 1)
+            .queue(other, 1),
+    );
     let first = client.enqueue_all(steps(3)).queue(broken).await.unwrap();
     for handle in first {
         ended(&handle.unwrap()).await.unwrap();
@@ -211,7 +246,10 @@ pub(super) async fn a_key_of_another_type_breaks_one_queue_only(world: &World) {
     for handle in client.enqueue_all(steps(50)).queue(other).await.unwrap() {
         ended(&handle.unwrap()).await.unwrap();
     }
-    let refused = client.enqueue(step("refused", [Act::Succeed])).queue(broken).await;
+    let refused = client
+        .enqueue(step("refused", [Act::Succeed]))
+        .queue(broken)
+        .await;
     assert_shape!(
         &refused,
         Err(EnqueueError::Backend(error)) if error.kind() == BackendKind::WrongType

@@ -32,15 +32,27 @@ pub(super) async fn names_outside_the_alphabet_are_refused(world: &World) {
         assert_shape!(&refused, Err(EnqueueError::Name(_)));
         client.inspect().counts(name).await.unwrap_err();
         client.inspect().pause(name, "").await.unwrap_err();
-        let server = World::builder(&client, &App::default()).queue(name, 1).build();
+        let server = World::builder(&client, &App::default())
+            .queue(name, 1)
+            .build();
         assert_shape!(server, Err(BuildError::Name(_)));
-        let prefixed = Client::builder(world.redis.url()).prefix(name).connect().await;
+        let prefixed = Client::builder(world.redis.url())
+            .prefix(name)
+            .connect()
+            .await;
         assert_shape!(prefixed, Err(ConnectError::Name(_)));
     }
-    let refused = client.enqueue(BadName).queue(world.queue()).await.unwrap_err();
+    let refused = client
+        .enqueue(BadName)
+        .queue(world.queue())
+        .await
+        .unwrap_err();
     assert_shape!(refused, EnqueueError::Name(_));
     let text = refused.to_string();
-    assert!(!text.contains(['\n', '\u{1b}']), "it is shown escaped: {text}");
+    assert!(
+        !text.contains(['\n', '\u{1b}']),
+        "it is shown escaped: {text}"
+    );
 }
 
 pub(super) async fn a_payload_over_the_limit_is_refused_with_both_sizes(world: &World) {
@@ -54,14 +66,21 @@ pub(super) async fn a_payload_over_the_limit_is_refused_with_both_sizes(world: &
     assert_eq!((name.as_str(), *limit), ("step", 1024 * 1024));
     assert!(*bytes > *limit);
     let text = refused.to_string();
-    assert!(text.contains(&bytes.to_string()) && text.contains("1048576"), "{text}");
+    assert!(
+        text.contains(&bytes.to_string()) && text.contains("1048576"),
+        "{text}"
+    );
     let length = world.command(world.queue(), "s", &[b"EXISTS"]).await;
     assert_eq!(length.int(), Some(0), "nothing was sent");
 }
 
 pub(super) async fn options_out_of_their_limits_are_refused_with_both_values(world: &World) {
     let client = world.client().await;
-    let enqueue = || client.enqueue(step("refused", [Act::Succeed])).queue(world.queue());
+    let enqueue = || {
+        client
+            .enqueue(step("refused", [Act::Succeed]))
+            .queue(world.queue())
+    };
     let day = Duration::from_secs(24 * 60 * 60);
     let far = UNIX_EPOCH + 366 * 10_000 * day;
     let refused = [
@@ -70,7 +89,10 @@ pub(super) async fn options_out_of_their_limits_are_refused_with_both_values(wor
         (enqueue().timeout(31 * day), "2678400"),
         (enqueue().backoff(Backoff::Fixed(2 * day)), "172800"),
         (
-            enqueue().backoff(Backoff::Exponential { initial: ms(0), max: day }),
+            enqueue().backoff(Backoff::Exponential {
+                initial: ms(0),
+                max: day,
+            }),
             "0",
         ),
         (enqueue().deadline(far), "deadline"),
@@ -83,10 +105,17 @@ pub(super) async fn options_out_of_their_limits_are_refused_with_both_values(wor
         let error = enqueue.await.unwrap_err();
         assert_shape!(&error, EnqueueError::Option(_));
         let text = error.to_string();
-        assert!(text.contains(shown) && text.contains("must be"), "{shown}: {text}");
+        assert!(
+            text.contains(shown) && text.contains("must be"),
+            "{shown}: {text}"
+        );
     }
     // What is just within the limits passes.
-    let id = enqueue().max_retries(1_000).timeout(30 * day).delay(day).forget();
+    let id = enqueue()
+        .max_retries(1_000)
+        .timeout(30 * day)
+        .delay(day)
+        .forget();
     let id = id.await.unwrap();
     client.inspect().delete(world.queue(), &id).await.unwrap();
 }
@@ -99,7 +128,10 @@ pub(super) async fn a_server_that_cannot_work_is_not_built(world: &World) {
         (builder().concurrency(0), &["concurrency", "0", "100000"]),
         (builder().concurrency(10_000_000), &["10000000", "100000"]),
         (builder().lease(Duration::ZERO), &["lease", "0ns"]),
-        (builder().lease(ms(4_000)).renew_every(ms(4_000)), &["4s", "renew_every"]),
+        (
+            builder().lease(ms(4_000)).renew_every(ms(4_000)),
+            &["4s", "renew_every"],
+        ),
         (builder().max_crashes(0), &["max_crashes", "0"]),
         (builder().max_payload(0), &["max_payload", "0"]),
         (builder().queue(world.queue(), 1), &["queue", "twice"]),
@@ -108,7 +140,10 @@ pub(super) async fn a_server_that_cannot_work_is_not_built(world: &World) {
     ];
     for (builder, shown) in refused {
         let error = builder.build().unwrap_err().to_string();
-        assert!(shown.iter().all(|part| error.contains(part)), "{shown:?}: {error}");
+        assert!(
+            shown.iter().all(|part| error.contains(part)),
+            "{shown:?}: {error}"
+        );
     }
     let empty = Server::builder(&client, ()).build();
     assert_shape!(empty, Err(BuildError::NoHandlers));

@@ -20,7 +20,11 @@ struct OfEach {
 
 impl OfEach {
     async fn make(world: &World, client: &Client, app: &App) -> Self {
-        world.start(World::builder(client, app).concurrency(1).queue(world.queue(), 1));
+        world.start(
+            World::builder(client, app)
+                .concurrency(1)
+                .queue(world.queue(), 1),
+        );
         let enqueue = async |label: &str, act| {
             let task = step(label, [act, Act::Succeed]);
             client.enqueue(task).queue(world.queue()).await.unwrap()
@@ -31,9 +35,24 @@ impl OfEach {
         let active = enqueue("active", Act::Hold).await;
         let pending = enqueue("pending", Act::Succeed).await;
         let task = step("scheduled", [Act::Succeed]);
-        let scheduled = client.enqueue(task).queue(world.queue()).delay(HOUR).await.unwrap();
-        eventually("the slot is taken", SOON, async || !app.runs_of("active").is_empty()).await;
-        Self { retry, archived, parked, active, pending, scheduled }
+        let scheduled = client
+            .enqueue(task)
+            .queue(world.queue())
+            .delay(HOUR)
+            .await
+            .unwrap();
+        eventually("the slot is taken", SOON, async || {
+            !app.runs_of("active").is_empty()
+        })
+        .await;
+        Self {
+            retry,
+            archived,
+            parked,
+            active,
+            pending,
+            scheduled,
+        }
     }
 }
 
@@ -44,16 +63,32 @@ pub(super) async fn counts_show_every_state(world: &World) {
     assert_eq!((none.pending, none.active, none.archived), (0, 0, 0));
     let of_each = OfEach::make(world, &client, &app).await;
     let counts = inspect.counts(world.queue()).await.unwrap();
-    let recorded = [counts.scheduled, counts.retry, counts.archived, counts.parked];
+    let recorded = [
+        counts.scheduled,
+        counts.retry,
+        counts.archived,
+        counts.parked,
+    ];
     assert_eq!(recorded, [1, 1, 1, 1], "{counts:?}");
-    assert_eq!((counts.pending, counts.active, counts.completed), (1, 1, 0), "{counts:?}");
+    assert_eq!(
+        (counts.pending, counts.active, counts.completed),
+        (1, 1, 0),
+        "{counts:?}"
+    );
     assert!(counts.paused.is_none() && counts.now.0 > 0);
     let known = inspect.queues().await.unwrap();
-    assert!(known.iter().any(|queue| queue.as_str() == world.queue()), "{known:?}");
+    assert!(
+        known.iter().any(|queue| queue.as_str() == world.queue()),
+        "{known:?}"
+    );
 
     app.open();
     ended(&of_each.pending).await.unwrap();
-    for id in [of_each.retry.id(), of_each.scheduled.id(), of_each.parked.id()] {
+    for id in [
+        of_each.retry.id(),
+        of_each.scheduled.id(),
+        of_each.parked.id(),
+    ] {
         inspect.delete(world.queue(), id).await.unwrap();
     }
     let counts = inspect.counts(world.queue()).await.unwrap();
@@ -69,18 +104,30 @@ pub(super) async fn a_task_is_deleted_in_every_state(world: &World) {
         assert_eq!(delete(handle.id()).await.unwrap(), CancelOutcome::Ended);
         assert_shape!(ended(handle).await, Err(ResultError::Deleted));
     }
-    assert_eq!(delete(of_each.parked.id()).await.unwrap(), CancelOutcome::Ended);
+    assert_eq!(
+        delete(of_each.parked.id()).await.unwrap(),
+        CancelOutcome::Ended
+    );
     assert_shape!(ended(&of_each.parked).await, Err(ResultError::Deleted));
     // It had its outcome; deleting takes it out of the archive.
     assert_shape!(ended(&of_each.archived).await, Err(ResultError::Failed(_)));
-    assert_eq!(delete(of_each.archived.id()).await.unwrap(), CancelOutcome::Ended);
+    assert_eq!(
+        delete(of_each.archived.id()).await.unwrap(),
+        CancelOutcome::Ended
+    );
     assert!(archived(&client, world.queue()).await.is_empty());
     // One that runs is told to stop.
-    assert_eq!(delete(of_each.active.id()).await.unwrap(), CancelOutcome::Requested);
+    assert_eq!(
+        delete(of_each.active.id()).await.unwrap(),
+        CancelOutcome::Requested
+    );
     let outcome = ended(&of_each.active).await;
     assert_shape!(outcome, Err(ResultError::Cancelled | ResultError::Deleted));
     for handle in [&of_each.retry, &of_each.archived, &of_each.active] {
-        assert_shape!(delete(handle.id()).await, Err(InspectError::NotFound { .. }));
+        assert_shape!(
+            delete(handle.id()).await,
+            Err(InspectError::NotFound { .. })
+        );
     }
 }
 
@@ -109,15 +156,25 @@ pub(super) async fn run_now_starts_what_waits_or_was_archived(world: &World) {
     })
     .await;
     assert!(archived(&client, world.queue()).await.is_empty());
-    assert_shape!(run_now(of_each.scheduled.id()).await, Err(InspectError::NotFound { .. }));
-    inspect.delete(world.queue(), of_each.parked.id()).await.unwrap();
+    assert_shape!(
+        run_now(of_each.scheduled.id()).await,
+        Err(InspectError::NotFound { .. })
+    );
+    inspect
+        .delete(world.queue(), of_each.parked.id())
+        .await
+        .unwrap();
 }
 
 pub(super) async fn the_archive_is_shown_page_by_page(world: &World) {
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
     let tasks = (0..25).map(|number| step(number.to_string(), [Act::Never]));
-    let handles = client.enqueue_all(tasks).queue(world.queue()).await.unwrap();
+    let handles = client
+        .enqueue_all(tasks)
+        .queue(world.queue())
+        .await
+        .unwrap();
     let mut expected = BTreeSet::new();
     for handle in handles {
         let handle = handle.unwrap();
@@ -127,17 +184,29 @@ pub(super) async fn the_archive_is_shown_page_by_page(world: &World) {
     let (mut shown, mut sizes, mut times) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut next = Some(Page::first(10));
     while let Some(page) = next {
-        let page = client.inspect().archived(world.queue(), page).await.unwrap();
+        let page = client
+            .inspect()
+            .archived(world.queue(), page)
+            .await
+            .unwrap();
         sizes.push(page.tasks.len());
         for task in page.tasks {
             assert_eq!(task.name, "step");
             times.push(task.ended_at.unwrap());
-            assert!(shown.insert(task.id.to_string()), "{} is shown twice", task.id);
+            assert!(
+                shown.insert(task.id.to_string()),
+                "{} is shown twice",
+                task.id
+            );
         }
         next = page.next;
     }
     assert_eq!(shown, expected);
-    assert_eq!(sizes.iter().filter(|size| **size > 0).count(), 3, "{sizes:?}");
+    assert_eq!(
+        sizes.iter().filter(|size| **size > 0).count(),
+        3,
+        "{sizes:?}"
+    );
     assert!(times.is_sorted(), "the oldest first");
 }
 
@@ -162,25 +231,49 @@ pub(super) async fn a_task_is_found_by_its_id_in_every_state(world: &World) {
         let waits = matches!(state, TaskState::Retry | TaskState::Scheduled);
         assert_eq!(task.due.is_some(), waits, "{task:?}");
     }
-    let retry = inspect.task(world.queue(), of_each.retry.id()).await.unwrap();
+    let retry = inspect
+        .task(world.queue(), of_each.retry.id())
+        .await
+        .unwrap();
     assert_eq!((retry.attempt, retry.error.as_deref()), (1, Some("later")));
     // The lists show the same.
     let page = || Page::first(10);
     let lists = [
-        (inspect.retry(world.queue(), page()).await, of_each.retry.id()),
-        (inspect.active(world.queue(), page()).await, of_each.active.id()),
-        (inspect.pending(world.queue(), page()).await, of_each.pending.id()),
-        (inspect.scheduled(world.queue(), page()).await, of_each.scheduled.id()),
+        (
+            inspect.retry(world.queue(), page()).await,
+            of_each.retry.id(),
+        ),
+        (
+            inspect.active(world.queue(), page()).await,
+            of_each.active.id(),
+        ),
+        (
+            inspect.pending(world.queue(), page()).await,
+            of_each.pending.id(),
+        ),
+        (
+            inspect.scheduled(world.queue(), page()).await,
+            of_each.scheduled.id(),
+        ),
     ];
     for (list, id) in lists {
-        let ids: Vec<_> = list.unwrap().tasks.into_iter().map(|task| task.id).collect();
+        let ids: Vec<_> = list
+            .unwrap()
+            .tasks
+            .into_iter()
+            .map(|task| task.id)
+            .collect();
         assert_eq!(ids, [id.clone()]);
     }
     app.open();
     ended(&of_each.active).await.unwrap();
     let gone = inspect.task(world.queue(), of_each.active.id()).await;
     assert_shape!(gone, Err(InspectError::NotFound { .. }));
-    for id in [of_each.retry.id(), of_each.parked.id(), of_each.scheduled.id()] {
+    for id in [
+        of_each.retry.id(),
+        of_each.parked.id(),
+        of_each.scheduled.id(),
+    ] {
         inspect.delete(world.queue(), id).await.unwrap();
     }
     ended(&of_each.pending).await.unwrap();
@@ -188,15 +281,31 @@ pub(super) async fn a_task_is_found_by_its_id_in_every_state(world: &World) {
 
 pub(super) async fn an_operator_archives_a_task(world: &World) {
     let client = world.client().await;
-    let waiting = client.enqueue_all(steps(2)).queue(world.queue()).delay(HOUR).await;
+    let waiting = client
+        .enqueue_all(steps(2))
+        .queue(world.queue())
+        .delay(HOUR)
+        .await;
     let pending = client.enqueue_all(steps(2)).queue(world.queue()).await;
-    let handles: Vec<_> = waiting.unwrap().into_iter().chain(pending.unwrap()).collect();
+    let handles: Vec<_> = waiting
+        .unwrap()
+        .into_iter()
+        .chain(pending.unwrap())
+        .collect();
     for handle in handles {
         let handle = handle.unwrap();
-        client.inspect().archive(world.queue(), handle.id()).await.unwrap();
+        client
+            .inspect()
+            .archive(world.queue(), handle.id())
+            .await
+            .unwrap();
         assert_shape!(ended(&handle).await, Err(ResultError::Archived));
     }
     let tasks = archived(&client, world.queue()).await;
     assert_eq!(tasks.len(), 4);
-    assert!(tasks.iter().all(|task| task.reason.as_deref() == Some("operator")));
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task.reason.as_deref() == Some("operator"))
+    );
 }

@@ -23,7 +23,10 @@ pub(super) async fn a_delayed_task_is_never_early(world: &World) {
         let run = app.runs_of(&delay.to_string()).remove(0);
         // An entry is named after the time of Redis at which it was added.
         let started = run.fence.entry.millis;
-        assert!(started >= due, "{delay} ms: due at {due}, started at {started}");
+        assert!(
+            started >= due,
+            "{delay} ms: due at {due}, started at {started}"
+        );
         let late = started - due;
         assert!(late < 5_000, "{delay} ms: {late} ms late");
     }
@@ -55,7 +58,11 @@ pub(super) async fn one_at_a_time_means_first_in_first_out(world: &World) {
     };
     // Half of them before there is a server, half of them while it runs.
     let mut handles = enqueued(steps(60).take(30).collect::<Vec<_>>()).await;
-    world.start(World::builder(&client, &app).concurrency(1).queue(world.queue(), 1));
+    world.start(
+        World::builder(&client, &app)
+            .concurrency(1)
+            .queue(world.queue(), 1),
+    );
     handles.extend(enqueued(steps(60).skip(30).collect()).await);
     for handle in &handles {
         ended(handle).await.unwrap();
@@ -70,14 +77,20 @@ async fn queues_run(world: &World, order: Order, weights: [u32; 3], each: usize)
     let mut builder = World::builder(&client, &app).concurrency(1).order(order);
     for (queue, weight) in world.queues().iter().zip(weights) {
         let tasks = client.enqueue_all(steps(each)).queue(queue).forget();
-        tasks.await.unwrap().into_iter().for_each(|id| drop(id.unwrap()));
+        tasks
+            .await
+            .unwrap()
+            .into_iter()
+            .for_each(|id| drop(id.unwrap()));
         builder = builder.queue(queue, weight);
     }
     world.start(builder);
     eventually("all have run", SOON, async || app.seen().len() == 3 * each).await;
     let seen = app.seen();
     let position = |name: &str| world.queues().iter().position(|queue| queue == name);
-    seen.iter().map(|seen| position(&seen.queue).unwrap()).collect()
+    seen.iter()
+        .map(|seen| position(&seen.queue).unwrap())
+        .collect()
 }
 
 pub(super) async fn strict_queues_run_by_weight(world: &World) {
@@ -92,5 +105,8 @@ pub(super) async fn weighted_queues_share_by_weight_and_none_starves(world: &Wor
     let count = |queue| ran[..100].iter().filter(|ran| **ran == queue).count();
     let shares = [count(0), count(1), count(2)];
     assert!(shares[0] > 60, "of the first hundred: {shares:?}");
-    assert!(shares[1] > 0 && shares[2] > 0, "of the first hundred: {shares:?}");
+    assert!(
+        shares[1] > 0 && shares[2] > 0,
+        "of the first hundred: {shares:?}"
+    );
 }

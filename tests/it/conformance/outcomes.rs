@@ -76,11 +76,18 @@ pub(super) async fn a_bulk_has_one_result_per_item_in_order(world: &World) {
     for number in [0, 99, 321] {
         tasks[number].label = "x".repeat(301);
     }
-    let results = client.enqueue_all(tasks).queue(world.queue()).await.unwrap();
+    let results = client
+        .enqueue_all(tasks)
+        .queue(world.queue())
+        .await
+        .unwrap();
     assert_eq!(results.len(), 450);
     for (number, result) in results.into_iter().enumerate() {
         if [0, 99, 321].contains(&number) {
-            assert_shape!(result, Err(EnqueueError::PayloadTooLarge { limit: 300, .. }));
+            assert_shape!(
+                result,
+                Err(EnqueueError::PayloadTooLarge { limit: 300, .. })
+            );
         } else {
             assert_eq!(ended(&result.unwrap()).await.unwrap(), number.to_string());
         }
@@ -146,7 +153,10 @@ pub(super) async fn an_error_of_an_own_type_crosses_processes(world: &World) {
     let (young, adult) = (open(17).await, open(18).await);
     assert_shape!(
         young,
-        Err(ResultError::Failed(Refused::TooYoung { age: 17, needed: 18 }))
+        Err(ResultError::Failed(Refused::TooYoung {
+            age: 17,
+            needed: 18
+        }))
     );
     adult.unwrap();
     worker.term();
@@ -165,7 +175,10 @@ pub(super) async fn an_output_that_is_too_large_is_archived_with_its_size(world:
     assert_eq!(ended(&fits).await.unwrap().len(), 1_990);
     assert_shape!(
         ended(&large).await,
-        Err(ResultError::OutputTooLarge { bytes: 2_004, limit: 2_000 })
+        Err(ResultError::OutputTooLarge {
+            bytes: 2_004,
+            limit: 2_000
+        })
     );
     let task = archived_task(&client, world.queue(), large.id()).await;
     assert_eq!(task.reason.as_deref(), Some("output_too_large"));
@@ -211,6 +224,8 @@ pub(super) async fn a_blocking_handler_returns_its_result(world: &World) {
     }
     // It cannot be dropped: its output counts although its time was over.
     let late = client.enqueue(Blocking(ms(300))).queue(world.queue());
-    let late = late.timeout(ms(50)).deadline(std::time::SystemTime::now() + HOUR);
+    let late = late
+        .timeout(ms(50))
+        .deadline(std::time::SystemTime::now() + HOUR);
     ended(&late.await.unwrap()).await.unwrap();
 }

@@ -19,7 +19,9 @@ pub(super) async fn a_paused_queue_starts_nothing_and_resumes_in_order(world: &W
     let handles = client.enqueue_all(steps(20)).queue(queue).await.unwrap();
     inspect.pause(queue, "for another reason").await.unwrap();
     // The same server goes on to read, and another one that starts now holds back as well.
-    let second = World::builder(&client, &app).queue(queue, 1).queue(other, 1);
+    let second = World::builder(&client, &app)
+        .queue(queue, 1)
+        .queue(other, 1);
     let second = world.start(second);
     for number in 0..20 {
         let task = step(format!("other {number}"), [Act::Succeed]);
@@ -30,12 +32,18 @@ pub(super) async fn a_paused_queue_starts_nothing_and_resumes_in_order(world: &W
     let counts = inspect.counts(queue).await.unwrap();
     assert_eq!((counts.pending, counts.active), (20, 0), "{counts:?}");
     let pause = counts.paused.unwrap();
-    assert_eq!((pause.reason.as_str(), pause.until), ("for another reason", None));
+    assert_eq!(
+        (pause.reason.as_str(), pause.until),
+        ("for another reason", None)
+    );
     assert_eq!(pause.by, client.id().as_str());
 
     second.stop().await;
     assert!(inspect.resume(queue).await.unwrap());
-    assert!(!inspect.resume(queue).await.unwrap(), "it was not paused any more");
+    assert!(
+        !inspect.resume(queue).await.unwrap(),
+        "it was not paused any more"
+    );
     for handle in handles {
         ended(&handle.unwrap()).await.unwrap();
     }
@@ -51,13 +59,25 @@ pub(super) async fn a_pause_ends_by_itself_at_its_time(world: &World) {
     world.serve(&client, &app);
     let until = world.now(world.queue()).await + 700;
     let time = UNIX_EPOCH + Duration::from_millis(until);
-    client.inspect().pause_until(world.queue(), "a moment", time).await.unwrap();
-    let handle = client.enqueue(step("after", [Act::Succeed])).queue(world.queue());
+    client
+        .inspect()
+        .pause_until(world.queue(), "a moment", time)
+        .await
+        .unwrap();
+    let handle = client
+        .enqueue(step("after", [Act::Succeed]))
+        .queue(world.queue());
     let handle = handle.await.unwrap();
     assert_eq!(ended(&handle).await.unwrap(), "after");
     assert!(world.now(world.queue()).await >= until);
     eventually("it is not paused any more", SOON, async || {
-        client.inspect().counts(world.queue()).await.unwrap().paused.is_none()
+        client
+            .inspect()
+            .counts(world.queue())
+            .await
+            .unwrap()
+            .paused
+            .is_none()
     })
     .await;
 }

@@ -23,7 +23,10 @@ pub(super) async fn a_task_that_fails_twice_succeeds_at_the_third_attempt(world:
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
     let task = step("thrice", [Act::Fail, Act::Fail, Act::Succeed]);
-    let backoff = Backoff::Exponential { initial: ms(100), max: HOUR };
+    let backoff = Backoff::Exponential {
+        initial: ms(100),
+        max: HOUR,
+    };
     let handle = client.enqueue(task).queue(world.queue()).backoff(backoff);
     let handle = handle.await.unwrap();
     assert_eq!(ended(&handle).await.unwrap(), "thrice");
@@ -63,7 +66,9 @@ pub(super) async fn the_last_failure_archives_with_its_typed_error(world: &World
 pub(super) async fn never_archives_at_once(world: &World) {
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
-    let handle = client.enqueue(step("gone", [Act::Never])).queue(world.queue());
+    let handle = client
+        .enqueue(step("gone", [Act::Never]))
+        .queue(world.queue());
     let handle = handle.await.unwrap();
     let outcome = ended(&handle).await;
     assert_shape!(&outcome, Err(ResultError::Failed(error)) if error.message() == "gone never");
@@ -91,7 +96,13 @@ pub(super) async fn snooze_counts_no_attempt(world: &World) {
     let (client, app) = (world.client().await, App::default());
     let server = world.serve(&client, &app);
     let wait = ms(150);
-    let acts = [Act::Snooze(wait), Act::Snooze(wait), Act::Fail, Act::Snooze(wait), Act::Succeed];
+    let acts = [
+        Act::Snooze(wait),
+        Act::Snooze(wait),
+        Act::Fail,
+        Act::Snooze(wait),
+        Act::Succeed,
+    ];
     let handle = client.enqueue(step("sleepy", acts)).queue(world.queue());
     let handle = handle.max_retries(1).backoff(SHORTLY).await.unwrap();
     ended(&handle).await.unwrap();
@@ -105,7 +116,9 @@ pub(super) async fn snooze_counts_no_attempt(world: &World) {
 pub(super) async fn discard_ends_without_a_place_in_the_archive(world: &World) {
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
-    let handle = client.enqueue(step("user", [Act::Discard])).queue(world.queue());
+    let handle = client
+        .enqueue(step("user", [Act::Discard]))
+        .queue(world.queue());
     let handle = handle.await.unwrap();
     let outcome = ended(&handle).await;
     assert_shape!(&outcome, Err(ResultError::Discarded(text)) if text == "user discarded");
@@ -119,7 +132,9 @@ pub(super) async fn a_panic_is_retried_then_archived_as_panicked(world: &World) 
     world.serve(&client, &app);
     let mends = step("mends", [Act::Panic, Act::Succeed]);
     let mends = client.enqueue(mends).queue(world.queue()).backoff(SHORTLY);
-    let stays = client.enqueue(step("stays", [Act::Panic])).queue(world.queue());
+    let stays = client
+        .enqueue(step("stays", [Act::Panic]))
+        .queue(world.queue());
     let stays = stays.backoff(SHORTLY).max_retries(1).await.unwrap();
     assert_eq!(ended(&mends.await.unwrap()).await.unwrap(), "mends");
     let outcome = ended(&stays).await;
@@ -133,7 +148,13 @@ pub(super) async fn the_fence_rises_over_the_runs_of_a_task(world: &World) {
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
     // Also where a retry follows within the same millisecond.
-    let acts = [Act::Fail, Act::Snooze(ms(0)), Act::Fail, Act::RetryAfter(ms(0)), Act::Succeed];
+    let acts = [
+        Act::Fail,
+        Act::Snooze(ms(0)),
+        Act::Fail,
+        Act::RetryAfter(ms(0)),
+        Act::Succeed,
+    ];
     let handle = client.enqueue(step("fenced", acts)).queue(world.queue());
     let handle = handle.backoff(Backoff::Fixed(ms(0))).await.unwrap();
     ended(&handle).await.unwrap();
@@ -151,9 +172,16 @@ pub(super) async fn a_long_error_text_is_cut(world: &World) {
     assert_shape!(&outcome, Err(ResultError::Failed(error)) if error.message().starts_with('ö'));
     let task = archived_task(&client, world.queue(), handle.id()).await;
     let text = task.error.unwrap();
-    assert!(text.starts_with("öö") && text.len() <= 8 * 1024, "{} bytes", text.len());
+    assert!(
+        text.starts_with("öö") && text.len() <= 8 * 1024,
+        "{} bytes",
+        text.len()
+    );
     // The queue is none the worse for it.
-    eventually("it is drained", SOON, async || world.is_drained(world.queue()).await).await;
+    eventually("it is drained", SOON, async || {
+        world.is_drained(world.queue()).await
+    })
+    .await;
     let waiting = client.inspect().retry(world.queue(), Page::first(1)).await;
     assert!(waiting.unwrap().tasks.is_empty());
 }

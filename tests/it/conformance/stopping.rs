@@ -26,7 +26,11 @@ pub(super) async fn a_stop_lets_running_work_finish(world: &World) {
         world.redis.nodes().iter().all(|_| !stopping.is_finished())
     })
     .await;
-    let later = client.enqueue_all(steps(3)).queue(world.queue()).await.unwrap();
+    let later = client
+        .enqueue_all(steps(3))
+        .queue(world.queue())
+        .await
+        .unwrap();
     app.open();
     let report = stopping.await.unwrap();
     for handle in running {
@@ -57,7 +61,9 @@ pub(super) async fn a_stop_hands_work_back_and_another_server_starts_it_within_a
     let second = World::builder(&client, &app.on("second"));
     world.start(second.queue(world.queue(), 1));
     // The second one is there when it runs what the first has no place for.
-    let ready = client.enqueue(step("ready", [Act::Succeed])).queue(world.queue());
+    let ready = client
+        .enqueue(step("ready", [Act::Succeed]))
+        .queue(world.queue());
     ended(&ready.await.unwrap()).await.unwrap();
 
     let stopped = Instant::now();
@@ -75,7 +81,10 @@ pub(super) async fn a_stop_hands_work_back_and_another_server_starts_it_within_a
         assert_eq!(after.attempt, 1, "an interrupted run is no attempt");
         assert!(after.fence > before.fence, "{runs:?}");
         let took = after.at.duration_since(stopped);
-        assert!(took < Duration::from_secs(1), "it started again after {took:?}");
+        assert!(
+            took < Duration::from_secs(1),
+            "it started again after {took:?}"
+        );
     }
     assert_eq!(app.dropped(), 4);
 }
@@ -138,16 +147,27 @@ pub(super) async fn hooks_are_told_of_every_archived_task(world: &World) {
         .on_archived(|_| panic!("a hook of a test panics"))
         .on_archived(move |task| tell.lock().unwrap().push(task.clone()));
     world.start(builder.queue(world.queue(), 1));
-    let never = client.enqueue(step("never", [Act::Never])).queue(world.queue());
+    let never = client
+        .enqueue(step("never", [Act::Never]))
+        .queue(world.queue());
     let never = never.await.unwrap();
     let unknown = client.enqueue(Later(1)).queue(world.queue()).await.unwrap();
     ended(&never).await.unwrap_err();
     ended(&unknown).await.unwrap_err();
-    eventually("both were told", SOON, async || told.lock().unwrap().len() == 2).await;
+    eventually("both were told", SOON, async || {
+        told.lock().unwrap().len() == 2
+    })
+    .await;
     let told = told.lock().unwrap().clone();
     let of = |id: &TaskId| told.iter().find(|task| task.id == *id).unwrap();
     let failed = of(never.id());
-    assert_eq!((failed.reason, failed.error.as_str()), ("failed", "never never"));
-    assert_eq!((failed.name.as_str(), failed.queue.as_str()), ("step", world.queue()));
+    assert_eq!(
+        (failed.reason, failed.error.as_str()),
+        ("failed", "never never")
+    );
+    assert_eq!(
+        (failed.name.as_str(), failed.queue.as_str()),
+        ("step", world.queue())
+    );
     assert_eq!(of(unknown.id()).reason, "no_handler");
 }

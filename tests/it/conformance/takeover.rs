@@ -11,7 +11,10 @@ use crate::support::eventually;
 
 /// Leases that end soon after a server has died.
 fn short_lease(builder: ServerBuilder<App>) -> ServerBuilder<App> {
-    builder.lease(ms(1_500)).renew_every(ms(300)).quiet_gap(ms(500))
+    builder
+        .lease(ms(1_500))
+        .renew_every(ms(300))
+        .quiet_gap(ms(500))
 }
 
 /// A server with a runtime of its own, which can die as suddenly as a process.
@@ -50,9 +53,11 @@ impl Drop for Mortal {
 
 /// Waits until a label has run so often.
 async fn has_run(app: &App, label: &str, times: usize) {
-    eventually(&format!("{label} has run {times} times"), SOON, async || {
-        app.runs_of(label).len() == times
-    })
+    eventually(
+        &format!("{label} has run {times} times"),
+        SOON,
+        async || app.runs_of(label).len() == times,
+    )
     .await;
 }
 
@@ -61,7 +66,12 @@ pub(super) async fn the_work_of_a_dead_process_is_taken_over_after_its_lease(wor
     let first = Mortal::start(world, app.on("first"), 3);
     let hang = |number: usize| step(number.to_string(), [Act::Deaf, Act::Succeed]);
     let handles = client.enqueue_all((0..5).map(hang)).queue(world.queue());
-    let handles: Vec<_> = handles.await.unwrap().into_iter().map(Result::unwrap).collect();
+    let handles: Vec<_> = handles
+        .await
+        .unwrap()
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     for number in 0..5 {
         has_run(&app, &number.to_string(), 1).await;
     }
@@ -97,11 +107,20 @@ pub(super) async fn a_task_that_takes_its_processes_down_is_archived_as_poison(w
         .max_crashes(1)
         .on_archived(move |task| tell.lock().unwrap().push(task.reason));
     world.start(last.queue(world.queue(), 1));
-    assert_shape!(ended(&poison).await, Err(ResultError::Poison { crashes: 1 }));
+    assert_shape!(
+        ended(&poison).await,
+        Err(ResultError::Poison { crashes: 1 })
+    );
     has_run(&app, "poison", 3).await;
     let task = archived_task(&client, world.queue(), poison.id()).await;
-    assert_eq!((task.reason.as_deref(), task.name.as_str()), (Some("poison"), "step"));
-    eventually("the hook was told", SOON, async || *told.lock().unwrap() == ["poison"]).await;
+    assert_eq!(
+        (task.reason.as_deref(), task.name.as_str()),
+        (Some("poison"), "step")
+    );
+    eventually("the hook was told", SOON, async || {
+        *told.lock().unwrap() == ["poison"]
+    })
+    .await;
     assert!(app.seen().iter().all(|seen| seen.attempt == 1));
 }
 
@@ -124,7 +143,10 @@ pub(super) async fn a_dropped_server_leaves_its_work_to_another(world: &World) {
     assert_eq!(app.told(), [StopReason::Shutdown]);
     for label in ["deaf", "listens"] {
         let runs = app.runs_of(label);
-        assert_eq!((runs.len(), runs[1].server, runs[1].attempt), (2, "second", 1));
+        assert_eq!(
+            (runs.len(), runs[1].server, runs[1].attempt),
+            (2, "second", 1)
+        );
     }
 }
 
@@ -142,7 +164,10 @@ pub(super) async fn a_run_that_lost_its_lease_is_told_and_writes_nothing(world: 
     let entry = app.seen()[0].fence.entry.to_string();
     let claim: &[&[u8]] = &[b"XCLAIM", b"servers", b"thief", b"0", entry.as_bytes()];
     world.command(world.queue(), "s", claim).await;
-    eventually("it was told", SOON, async || app.told() == [StopReason::LeaseLost]).await;
+    eventually("it was told", SOON, async || {
+        app.told() == [StopReason::LeaseLost]
+    })
+    .await;
     // The thief is silent, so after a lease the task comes back; what the first run failed with
     // was not written.
     assert_eq!(ended(&handle).await.unwrap(), "listens");
@@ -157,5 +182,8 @@ pub(super) async fn a_run_that_lost_its_lease_is_told_and_writes_nothing(world: 
     assert_eq!((report.leases_lost, report.reclaimed), (1, 1), "{report:?}");
     let lost = lost.lock().unwrap().clone();
     assert_eq!(lost.len(), 1);
-    assert_eq!((lost[0].fence, lost[0].queue.as_str()), (runs[0].fence, world.queue()));
+    assert_eq!(
+        (lost[0].fence, lost[0].queue.as_str()),
+        (runs[0].fence, world.queue())
+    );
 }

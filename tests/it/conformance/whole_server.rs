@@ -17,7 +17,14 @@ pub(super) async fn a_flushed_server_ends_every_wait_and_heals_by_itself(world: 
     world.start(builder);
     let mut lost = Vec::new();
     for queue in world.queues() {
-        lost.extend(client.enqueue_all(steps(100)).queue(queue).delay(HOUR).await.unwrap());
+        lost.extend(
+            client
+                .enqueue_all(steps(100))
+                .queue(queue)
+                .delay(HOUR)
+                .await
+                .unwrap(),
+        );
         let held = step("held", [Act::Hold]);
         lost.push(client.enqueue(held).queue(queue).await);
     }
@@ -35,7 +42,10 @@ pub(super) async fn a_flushed_server_ends_every_wait_and_heals_by_itself(world: 
             ended(&handle.unwrap()).await.unwrap();
         }
         let fails = step("again", [Act::Fail, Act::Succeed]);
-        let again = client.enqueue(fails).queue(queue).backoff(streamfleet::Backoff::Fixed(ms(20)));
+        let again = client
+            .enqueue(fails)
+            .queue(queue)
+            .backoff(streamfleet::Backoff::Fixed(ms(20)));
         assert_eq!(ended(&again.await.unwrap()).await.unwrap(), "again");
     }
 }

@@ -28,15 +28,20 @@ pub(crate) async fn tracked(host: &mut Host, time: Duration, shape: Shape) -> Re
     let fleet = Fleet::start(&host.url(), shape.concurrency, Work::Noop).await?;
     let used = host.cpu()?;
     let began = Instant::now();
-    let tasks = produce(&fleet.client, began + time, shape, |client, first, count| async move {
-        for (number, handle) in (first..).zip(enqueue_chunk(&client, first, count).await?) {
-            let output = handle.result().await?;
-            if output != Bench::expected(number) {
-                return Err(format!("task {number} answered {output}").into());
+    let tasks = produce(
+        &fleet.client,
+        began + time,
+        shape,
+        |client, first, count| async move {
+            for (number, handle) in (first..).zip(enqueue_chunk(&client, first, count).await?) {
+                let output = handle.result().await?;
+                if output != Bench::expected(number) {
+                    return Err(format!("task {number} answered {output}").into());
+                }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
     .await?;
     let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
     finish(host, fleet, tasks).await?;
@@ -48,13 +53,18 @@ pub(crate) async fn forget(host: &mut Host, time: Duration, shape: Shape) -> Res
     let fleet = Fleet::start(&host.url(), shape.concurrency, Work::Noop).await?;
     let used = host.cpu()?;
     let began = Instant::now();
-    let tasks = produce(&fleet.client, began + time, shape, |client, first, count| async move {
-        let tasks = (first..first + count).map(Bench::new);
-        for id in client.enqueue_all(tasks).queue(QUEUE).forget().await? {
-            id?;
-        }
-        Ok(())
-    })
+    let tasks = produce(
+        &fleet.client,
+        began + time,
+        shape,
+        |client, first, count| async move {
+            let tasks = (first..first + count).map(Bench::new);
+            for id in client.enqueue_all(tasks).queue(QUEUE).forget().await? {
+                id?;
+            }
+            Ok(())
+        },
+    )
     .await?;
     fleet.ran(tasks).await;
     let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
@@ -67,10 +77,15 @@ pub(crate) async fn enqueue(host: &mut Host, time: Duration, shape: Shape) -> Re
     let client = Client::connect(host.url()).await?;
     let used = host.cpu()?;
     let began = Instant::now();
-    let tasks = produce(&client, began + time, shape, |client, first, count| async move {
-        enqueue_chunk(&client, first, count).await?;
-        Ok(())
-    })
+    let tasks = produce(
+        &client,
+        began + time,
+        shape,
+        |client, first, count| async move {
+            enqueue_chunk(&client, first, count).await?;
+            Ok(())
+        },
+    )
     .await?;
     let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
     client.close().await;

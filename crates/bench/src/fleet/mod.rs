@@ -44,7 +44,12 @@ impl Fleet {
             // A sender that is dropped stops it too.
             let _ = stopped.await;
         }));
-        Ok(Self { client, counter, stop, running })
+        Ok(Self {
+            client,
+            counter,
+            stop,
+            running,
+        })
     }
 
     /// Waits until so many handlers ran.

@@ -21,18 +21,34 @@ pub(crate) struct Single {
 ///
 /// # Errors
 /// Also when a result is wrong.
-pub(crate) async fn single(host: &Host, time: Duration, concurrency: usize, pause: Duration) -> Result<Single> {
+pub(crate) async fn single(
+    host: &Host,
+    time: Duration,
+    concurrency: usize,
+    pause: Duration,
+) -> Result<Single> {
     let fleet = Fleet::start(&host.url(), concurrency, Work::Stamp).await?;
-    let mut single = Single { start: Latencies::new()?, result: Latencies::new()? };
+    let mut single = Single {
+        start: Latencies::new()?,
+        result: Latencies::new()?,
+    };
     let mut number = 0;
     let began = Instant::now();
     while began.elapsed() < time {
         let sent = Instant::now();
-        let output = fleet.client.enqueue(Bench::new(number)).queue(QUEUE).await?.result().await?;
+        let output = fleet
+            .client
+            .enqueue(Bench::new(number))
+            .queue(QUEUE)
+            .await?
+            .result()
+            .await?;
         // The first ones find cold code and connections that are being made.
         if number >= 10 {
             single.result.add(sent.elapsed());
-            single.start.add(fleet.counter.started().saturating_duration_since(sent));
+            single
+                .start
+                .add(fleet.counter.started().saturating_duration_since(sent));
         }
         if output != Bench::expected(number) {
             return Err(format!("task {number} answered {output}").into());

@@ -23,7 +23,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(number: u64) -> Self {
-        Self { n: FIRST + number, s: ".".repeat(FILLER_BYTES) }
+        Self {
+            n: FIRST + number,
+            s: ".".repeat(FILLER_BYTES),
+        }
     }
 
     /// What the handler answers to [`new`](Self::new) of this number.
@@ -82,7 +85,12 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, ran: AtomicU64::new(0), made: Instant::now(), started_ns: AtomicU64::new(0) }
+        Self {
+            work,
+            ran: AtomicU64::new(0),
+            made: Instant::now(),
+            started_ns: AtomicU64::new(0),
+        }
     }
 
     /// How many handlers ended.
@@ -101,7 +109,9 @@ pub(crate) async fn run(cx: Context<Arc<Counter>>, task: Bench) -> Result<u64, F
     let counter = cx.state();
     if counter.work == Work::Stamp {
         let since = counter.made.elapsed().as_nanos();
-        counter.started_ns.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Release);
+        counter
+            .started_ns
+            .store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Release);
     }
     counter.work.run().await;
     counter.ran.fetch_add(1, Ordering::Relaxed);

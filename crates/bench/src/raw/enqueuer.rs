@@ -26,7 +26,12 @@ impl Enqueuer {
     pub(crate) fn new(names: &Names, socket: u8, batch: usize, client: &str, told: bool) -> Self {
         let mut call = Vec::with_capacity(batch * 256);
         let id = layout::task_id(socket, 0);
-        layout::evalsha(&mut call, &names.enqueue, &layout::enqueue_keys(), 7 + batch);
+        layout::evalsha(
+            &mut call,
+            &names.enqueue,
+            &layout::enqueue_keys(),
+            7 + batch,
+        );
         word(&mut call, client.as_bytes());
         let number_at = word(&mut call, &[b'0'; NUMBER_DIGITS]);
         let first_id_at = word(&mut call, layout::id_text(&id).as_bytes());
@@ -41,7 +46,15 @@ impl Enqueuer {
                 word(&mut call, &layout::envelope(&id, told, now_ms(), &payload)) + ID_AT
             })
             .collect();
-        Self { socket, call, number_at, first_id_at, ids_at, batches: 0, tasks: 0 }
+        Self {
+            socket,
+            call,
+            number_at,
+            first_id_at,
+            ids_at,
+            batches: 0,
+            tasks: 0,
+        }
     }
 
     /// Appends the next batch.
@@ -67,6 +80,7 @@ impl Enqueuer {
 }
 
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
 }
-

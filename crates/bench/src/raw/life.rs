@@ -80,9 +80,32 @@ impl Socket {
         }
         let (consumer, stream) = (self.consumer.as_bytes(), &self.stream);
         let group = layout::GROUP;
-        command(out, &[b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", b"100", b"STREAMS", stream, b">"]);
+        command(
+            out,
+            &[
+                b"XREADGROUP",
+                b"GROUP",
+                group,
+                consumer,
+                b"COUNT",
+                b"100",
+                b"STREAMS",
+                stream,
+                b">",
+            ],
+        );
         if self.told {
-            command(out, &[b"XREAD", b"COUNT", b"1000", b"STREAMS", &self.receiver, &self.last]);
+            command(
+                out,
+                &[
+                    b"XREAD",
+                    b"COUNT",
+                    b"1000",
+                    b"STREAMS",
+                    &self.receiver,
+                    &self.last,
+                ],
+            );
             let first_kept = after(&self.last);
             command(out, &[b"XTRIM", &self.receiver, b"MINID", &first_kept]);
         }
@@ -124,13 +147,22 @@ impl Socket {
             }
             rounds += 1;
             if rounds > 10_000 {
-                return Err(format!("{} of {} outcomes arrived", self.noticed, self.enqueuer.tasks()).into());
+                return Err(format!(
+                    "{} of {} outcomes arrived",
+                    self.noticed,
+                    self.enqueuer.tasks()
+                )
+                .into());
             }
             if rounds > 10 {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        Ok(if self.told { self.noticed } else { self.settled })
+        Ok(if self.told {
+            self.noticed
+        } else {
+            self.settled
+        })
     }
 }
 
@@ -141,4 +173,3 @@ pub(super) fn after(last: &[u8]) -> Vec<u8> {
     let next = sequence.parse::<u64>().unwrap_or(0) + 1;
     format!("{time}-{next}").into_bytes()
 }
-

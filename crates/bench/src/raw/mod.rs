@@ -74,7 +74,9 @@ where
     over.store(true, Ordering::Relaxed);
     let mut tasks = 0;
     for thread in threads {
-        tasks += thread.join().map_err(|_| "a thread of the generator panicked")??;
+        tasks += thread
+            .join()
+            .map_err(|_| "a thread of the generator panicked")??;
     }
     let took = began.elapsed();
     Ok(Rate::new(tasks, took, host.cpu()? - used))

@@ -80,10 +80,20 @@ impl Settler {
             word(out, &self.ids[start..end]);
             start = end;
         }
-        let size = self.notices.len().checked_div(self.told.iter().filter(|told| **told > 0).count());
+        let size = self
+            .notices
+            .len()
+            .checked_div(self.told.iter().filter(|told| **told > 0).count());
         let mut notices = self.notices.chunks(size.unwrap_or(1).max(1));
         for told in &self.told {
-            word(out, if *told > 0 { notices.next().unwrap_or_default() } else { b"" });
+            word(
+                out,
+                if *told > 0 {
+                    notices.next().unwrap_or_default()
+                } else {
+                    b""
+                },
+            );
         }
         self.keys.truncate(self.fixed_keys);
         self.clients.clear();
@@ -107,7 +117,9 @@ fn client_of(envelope: &[u8]) -> Option<&[u8]> {
 /// The number in the payload of an envelope of ours, which ends with the payload and three bytes.
 fn number_of(envelope: &[u8]) -> u64 {
     let payload = envelope.len() - 3 - layout::PAYLOAD_BYTES;
-    envelope[payload + 4..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    envelope[payload + 4..]
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -121,6 +133,9 @@ mod tests {
         let told = layout::envelope(&id, Some(&client), 1, &layout::payload(41));
         assert_eq!(client_of(&told), Some(client.as_bytes()));
         assert_eq!(number_of(&told), 41);
-        assert_eq!(client_of(&layout::envelope(&id, None, 1, &layout::payload(0))), None);
+        assert_eq!(
+            client_of(&layout::envelope(&id, None, 1, &layout::payload(0))),
+            None
+        );
     }
 }

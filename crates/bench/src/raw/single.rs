@@ -24,7 +24,11 @@ pub(crate) fn single(host: &Host, names: &Names, time: Duration) -> Result<Laten
     let over = Arc::new(AtomicBool::new(false));
     let (told, outcomes) = mpsc::channel();
     let worker = {
-        let (wire, over, names) = (Wire::connect(host.port())?, Arc::clone(&over), names.clone());
+        let (wire, over, names) = (
+            Wire::connect(host.port())?,
+            Arc::clone(&over),
+            names.clone(),
+        );
         std::thread::spawn(move || work(wire, &names, &over))
     };
     let receiver = {
@@ -34,7 +38,9 @@ pub(crate) fn single(host: &Host, names: &Names, time: Duration) -> Result<Laten
     let produced = produce(Wire::connect(host.port())?, names, time, &outcomes);
     over.store(true, Ordering::Relaxed);
     for thread in [worker, receiver] {
-        thread.join().map_err(|_| "a thread of the generator panicked")??;
+        thread
+            .join()
+            .map_err(|_| "a thread of the generator panicked")??;
     }
     produced
 }
@@ -65,7 +71,16 @@ fn work(mut wire: Wire, names: &Names, over: &AtomicBool) -> Result<()> {
     let mut entries = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let read: &[&[u8]] = &[
-            b"XREADGROUP", b"GROUP", group, b"server-0", b"COUNT", b"100", b"BLOCK", BLOCK_MS, b"STREAMS", &stream,
+            b"XREADGROUP",
+            b"GROUP",
+            group,
+            b"server-0",
+            b"COUNT",
+            b"100",
+            b"BLOCK",
+            BLOCK_MS,
+            b"STREAMS",
+            &stream,
             b">",
         ];
         command(&mut wire.out, read);
@@ -94,7 +109,9 @@ fn receive(mut wire: Wire, over: &AtomicBool, told: &mpsc::Sender<Instant>) -> R
         entries.clear();
         wire.entries(&mut entries)?;
         let now = Instant::now();
-        let Some((id, _)) = entries.last() else { continue };
+        let Some((id, _)) = entries.last() else {
+            continue;
+        };
         last = wire.bytes(id).to_vec();
         for _ in &entries {
             // The producer may have given up.

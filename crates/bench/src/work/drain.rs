@@ -23,10 +23,19 @@ pub(crate) struct Drained {
 
 /// The command line of the worker.
 pub(crate) fn arguments(url: &str, work: Work, concurrency: usize, tasks: u64) -> Vec<String> {
-    let work = work.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let pairs = [("--url", url.to_owned()), ("--work", work), ("--concurrency", concurrency.to_string())];
+    let work = work
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default();
+    let pairs = [
+        ("--url", url.to_owned()),
+        ("--work", work),
+        ("--concurrency", concurrency.to_string()),
+    ];
     let pairs = pairs.into_iter().chain([("--tasks", tasks.to_string())]);
-    std::iter::once("drain".to_owned()).chain(pairs.flat_map(|(name, value)| [name.to_owned(), value])).collect()
+    std::iter::once("drain".to_owned())
+        .chain(pairs.flat_map(|(name, value)| [name.to_owned(), value]))
+        .collect()
 }
 
 /// Runs a server until it ran so many tasks, and prints one line of JSON.
@@ -39,7 +48,12 @@ pub(crate) async fn drain(args: &DrainArgs) -> Result<()> {
     let per_second = (args.tasks - first) as f64 / began.elapsed().as_secs_f64();
     let ran = fleet.counter.ran();
     fleet.stop(args.tasks).await?;
-    let drained = Drained { ran, per_second, cpu_seconds: cpu_seconds()?, peak_rss_bytes: peak_rss()? };
+    let drained = Drained {
+        ran,
+        per_second,
+        cpu_seconds: cpu_seconds()?,
+        peak_rss_bytes: peak_rss()?,
+    };
     show::print([serde_json::to_string(&drained)?]);
     Ok(())
 }
@@ -49,15 +63,27 @@ fn cpu_seconds() -> Result<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat")?;
     // The name of the program may hold blanks; the fields are counted from behind it.
-    let (_, fields) = stat.rsplit_once(')').ok_or("/proc/self/stat has another form")?;
-    let mut times = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-    let (user, system) = (times.next().ok_or("no user time")??, times.next().ok_or("no system time")??);
+    let (_, fields) = stat
+        .rsplit_once(')')
+        .ok_or("/proc/self/stat has another form")?;
+    let mut times = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse::<f64>);
+    let (user, system) = (
+        times.next().ok_or("no user time")??,
+        times.next().ok_or("no system time")??,
+    );
     Ok((user + system) / TICKS_PER_SECOND)
 }
 
 fn peak_rss() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .ok_or("no VmHWM")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib * 1024)
 }

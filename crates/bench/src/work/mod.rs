@@ -80,7 +80,10 @@ pub(crate) async fn run(args: &WorkArgs, json: bool) -> Result<()> {
     show::progress("work: one task at a time");
     let host = Host::start(args.durability.into()).await?;
     let single = fleet::single(&host, args.time(), 16, PAUSE).await?;
-    let idle = Idle { start: single.start.percentiles(), result: single.result.percentiles() };
+    let idle = Idle {
+        start: single.start.percentiles(),
+        result: single.result.percentiles(),
+    };
     show::progress("work: memory");
     let report = Report {
         server,
@@ -137,7 +140,10 @@ async fn spawn_drain(url: &str, work: Work, concurrency: usize, tasks: u64) -> R
     let args = drain::arguments(url, work, concurrency, tasks);
     let program = std::env::current_exe()?;
     let output = tokio::task::spawn_blocking(move || {
-        std::process::Command::new(program).args(args).stderr(Stdio::inherit()).output()
+        std::process::Command::new(program)
+            .args(args)
+            .stderr(Stdio::inherit())
+            .output()
     })
     .await??;
     if !output.status.success() {
@@ -159,8 +165,15 @@ async fn fill(client: &Client, tasks: u64, awaited: Awaited) -> Result<()> {
         let chunk = (first..tasks.min(first + CHUNK)).map(Bench::new);
         let enqueue = client.enqueue_all(chunk).queue(QUEUE);
         match awaited {
-            Awaited::Yes => enqueue.await?.into_iter().try_for_each(|one| one.map(drop))?,
-            Awaited::No => enqueue.forget().await?.into_iter().try_for_each(|one| one.map(drop))?,
+            Awaited::Yes => enqueue
+                .await?
+                .into_iter()
+                .try_for_each(|one| one.map(drop))?,
+            Awaited::No => enqueue
+                .forget()
+                .await?
+                .into_iter()
+                .try_for_each(|one| one.map(drop))?,
         }
     }
     Ok(())
@@ -183,7 +196,15 @@ impl Report {
     fn print(&self) {
         show::print([format!("{}, durability {}", self.server, self.durability)]);
         let mut table = Table::new(&[
-            "handler", "concurrency", "tasks", "tasks/s", "bare/s", "share", "commands/task", "cpu ms/10k", "peak MiB",
+            "handler",
+            "concurrency",
+            "tasks",
+            "tasks/s",
+            "bare/s",
+            "share",
+            "commands/task",
+            "cpu ms/10k",
+            "peak MiB",
             "redis us",
         ]);
         for row in &self.rows {
@@ -202,9 +223,19 @@ impl Report {
         }
         show::print(table.lines());
         let mut table = Table::new(&["idle system, ms", "tasks", "p50", "p99", "p99.9", "max"]);
-        for (name, all) in [("enqueue -> start", self.idle.start), ("enqueue -> result", self.idle.result)] {
+        for (name, all) in [
+            ("enqueue -> start", self.idle.start),
+            ("enqueue -> result", self.idle.result),
+        ] {
             let ms = |value: f64| format!("{value:.3}");
-            table.row([name.to_owned(), all.tasks.to_string(), ms(all.p50), ms(all.p99), ms(all.p999), ms(all.max)]);
+            table.row([
+                name.to_owned(),
+                all.tasks.to_string(),
+                ms(all.p50),
+                ms(all.p99),
+                ms(all.p999),
+                ms(all.max),
+            ]);
         }
         show::print(table.lines());
         show::print([format!(
