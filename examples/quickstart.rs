@@ -11,6 +11,7 @@
 )]
 
 use std::error::Error;
+use std::fmt::Display;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -304,7 +305,7 @@ fn missing(claim: &'static str) -> impl FnOnce(AnyError) -> AnyError {
     move |error| format!("{claim} was not observed: {error}").into()
 }
 
-fn say(who: &str, what: String) {
+fn say(who: &str, what: impl Display) {
     println!("   {who:<7} {what}");
 }
 

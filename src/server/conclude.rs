@@ -241,8 +241,6 @@ pub(crate) async fn end(
         Next::Discard => Verdict::Discard {
             notice: subject.notice(Ending::Discarded(error.clone())),
         },
-        // `decide` answers these two only for runs that do not come here.
-        Next::Settle | Next::Release => return release(core, held, false).await,
     };
     let wrote = write(core, held, subject, &envelope, &verdict).await;
     core.lane(held.lane).held.remove(held);

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dashmap::DashMap;
 
-use crate::id::{ClientId, ConsumerId, Prefix, QueueName};
+use crate::id::{ClientId, Prefix, QueueName};
 
 /// The consumer group of every task stream.
 pub(crate) const GROUP: &str = "servers";
-/// The consumer that holds what servers gave back.
-pub(crate) const RELEASED: &str = "~released";
 /// The field of a plain task in its stream.
 pub(crate) const FIELD_PLAIN: &str = "t";
 /// The field of a task that has a record.
@@ -62,21 +60,6 @@ impl Keys {
         self.global("queues")
     }
 
-    /// Zset: all running servers.
-    pub(crate) fn all_servers(&self) -> Bytes {
-        self.global("servers")
-    }
-
-    /// String with a time to live: what one server says about itself.
-    pub(crate) fn server_info(&self, server: &ConsumerId) -> Bytes {
-        self.global(&format!("server:{server}"))
-    }
-
-    /// Hash: the schedules.
-    pub(crate) fn schedules(&self) -> Bytes {
-        self.global("schedules")
-    }
-
     fn global(&self, kind: &str) -> Bytes {
         Bytes::from(format!("{}:{kind}", self.prefix))
     }
@@ -87,6 +70,7 @@ macro_rules! queue_keys {
         /// The keys of one queue, made once; each call clones a reference.
         #[derive(Debug)]
         pub(crate) struct QueueKeys {
+            /// `<prefix>:{<queue>}:`
             base: Bytes,
             $($name: Bytes,)*
         }
@@ -121,8 +105,6 @@ queue_keys! {
     completed = "completed";
     /// Set of task names that a server did not know.
     unknown = "unknown";
-    /// Zset of groups by their next check.
-    groups = "groups";
     /// Zset: client id to last sign of life.
     clients = "clients";
     /// Hash: client id to its last batch.
@@ -142,39 +124,14 @@ queue_keys! {
 }
 
 impl QueueKeys {
-    /// `<prefix>:{<queue>}:`, for scripts that name keys of the same slot themselves.
-    pub(crate) fn base(&self) -> Bytes {
-        self.base.clone()
-    }
-
     /// Zset: parked tasks of a name, by the time they were first seen.
     pub(crate) fn unknown_name(&self, name: &str) -> Bytes {
         self.of("unknown:", name)
     }
 
-    /// String: the unique lock of a digest.
-    pub(crate) fn unique(&self, digest: &str) -> Bytes {
-        self.of("u:", digest)
-    }
-
-    /// Zset: the members of a group.
-    pub(crate) fn group(&self, group: &str) -> Bytes {
-        self.of("g:", group)
-    }
-
     /// Stream: the receiver of a client.
     pub(crate) fn receiver(&self, client: &ClientId) -> Bytes {
         self.of("r:", client.as_str())
-    }
-
-    /// Hash: the counters of an hour, counted from 1970.
-    pub(crate) fn counters_hour(&self, hour: u64) -> Bytes {
-        self.of("n:", &hour.to_string())
-    }
-
-    /// Hash: the counters of a day, counted from 1970.
-    pub(crate) fn counters_day(&self, day: u64) -> Bytes {
-        self.of("n:d:", &day.to_string())
     }
 
     fn of(&self, kind: &str, name: &str) -> Bytes {
@@ -200,8 +157,6 @@ mod tests {
             queue.completed(),
             queue.unknown(),
             queue.unknown_name("a"),
-            queue.groups(),
-            queue.group("g"),
             queue.clients(),
             queue.producers(),
             queue.servers(),
@@ -209,10 +164,7 @@ mod tests {
             queue.crashes(),
             queue.cfg(),
             queue.counters(),
-            queue.counters_hour(1),
-            queue.counters_day(1),
             queue.wake(),
-            queue.unique("d"),
             queue.receiver(&client),
         ];
         let slots: std::collections::BTreeSet<u16> = names
@@ -224,6 +176,6 @@ mod tests {
         assert_eq!(unlike.len(), names.len());
         assert_eq!(queue.stream(), "p:{mail}:s");
         assert_eq!(queue.receiver(&client), "p:{mail}:r:c1");
-        assert_eq!(keys.schedules(), "p:schedules");
+        assert_eq!(keys.queues(), "p:queues");
     }
 }

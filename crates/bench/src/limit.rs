@@ -116,7 +116,7 @@ pub(crate) async fn run(args: &RawArgs, json: bool) -> Result<()> {
     show::progress("raw: plain XADD and redis-benchmark");
     let strength = Strength::measure(time).await?;
     show::progress_over();
-    let raw_util = median(tracked.iter().map(Rate::util));
+    let raw_util = median(tracked.iter().map(Rate::busy_share));
     let report = Report {
         server: version,
         durability: format!("{:?}", args.durability).to_lowercase(),
@@ -149,7 +149,7 @@ fn print_tables(report: &Report) {
             thousands(median(rates.iter().map(Rate::per_second))),
             thousands(rates.iter().map(Rate::per_second).fold(0.0, f64::max)),
             format!("{:.1}", median(rates.iter().map(Rate::server_us))),
-            format!("{:.2}", median(rates.iter().map(Rate::util))),
+            format!("{:.2}", median(rates.iter().map(Rate::busy_share))),
         ]);
     }
     show::print([format!(

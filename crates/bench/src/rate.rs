@@ -32,7 +32,7 @@ impl Rate {
     }
 
     /// The share of its core that the server used.
-    pub(crate) fn util(&self) -> f64 {
+    pub(crate) fn busy_share(&self) -> f64 {
         self.server_seconds / self.seconds
     }
 }

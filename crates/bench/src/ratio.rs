@@ -198,7 +198,7 @@ impl Rounds {
             ),
             rounds: tracked.len(),
             spread: spread(&tracked),
-            raw_util: median(self.tracked.iter().map(|pair| pair.raw.util())),
+            raw_util: median(self.tracked.iter().map(|pair| pair.raw.busy_share())),
         }
     }
 }
@@ -253,8 +253,8 @@ impl Report {
                 format!("{:.2}", spread(&shares(pairs))),
                 format!("{:.1}", of(|pair| pair.raw.server_us())),
                 format!("{:.1}", of(|pair| pair.library.server_us())),
-                format!("{:.2}", of(|pair| pair.raw.util())),
-                format!("{:.2}", of(|pair| pair.library.util())),
+                format!("{:.2}", of(|pair| pair.raw.busy_share())),
+                format!("{:.2}", of(|pair| pair.library.busy_share())),
             ]);
         }
         show::print(table.lines());
