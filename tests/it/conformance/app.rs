@@ -257,6 +257,7 @@ pub(super) async fn run_nothing(_: Context<App>, _: Nothing) -> Result<(), Failu
 #[task(name = "blocking", output = String)]
 pub(super) struct Blocking(pub(super) Duration);
 
+#[expect(clippy::needless_pass_by_value, reason = "a handler owns both")]
 pub(super) fn run_blocking(cx: Context<App>, task: Blocking) -> Result<String, Failure> {
     std::thread::sleep(task.0);
     Ok(format!("{} slept", cx.queue()))

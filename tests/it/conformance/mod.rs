@@ -41,11 +41,13 @@ const BESIDE: usize = 12;
 /// A behaviour that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+
 /// One thing that every kind of server must show.
 #[derive(Clone, Copy)]
 struct Behaviour {
     name: &'static str,
-    run: fn(Arc<World>) -> Pin<Box<dyn Future<Output = ()>>>,
+    run: fn(Arc<World>) -> Running,
 }
 
 macro_rules! behaviours {
