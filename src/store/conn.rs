@@ -199,7 +199,8 @@ impl Conn {
         let since = Instant::now();
         let hash = slot.map_or(ClusterHash::Random, ClusterHash::Custom);
         let command = CustomCommand::new_static(name, hash, false);
-        let sent = call(&client, command, node, values).await;
+        // Boxed: the future of one command is 5 KB, and the future of every run would hold it.
+        let sent = Box::pin(call(&client, command, node, values)).await;
         let suspect = slot.unwrap_or(0);
         match sent {
             Ok(frame) => {

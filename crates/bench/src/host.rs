@@ -1,10 +1,12 @@
 //! The private server of one run, and what it says about itself; cores, where the system lets us choose.
 
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use streamfleet::testing::{AofMode, TestServer};
 
 use crate::Result;
+use crate::rate::Rate;
 use crate::wire::{Wire, command};
 
 /// A server of our own that nothing else uses. It ends when it is dropped.
@@ -54,6 +56,15 @@ impl Host {
         Ok(number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?)
     }
 
+    /// Begins to measure.
+    pub(crate) fn meter(&mut self) -> Result<Meter> {
+        self.wire.run(&[b"CONFIG", b"RESETSTAT"])?;
+        Ok(Meter {
+            cpu: self.cpu()?,
+            began: Instant::now(),
+        })
+    }
+
     pub(crate) fn memory(&mut self) -> Result<u64> {
         Ok(number(&self.info("memory")?, "used_memory")? as u64)
     }
@@ -71,10 +82,6 @@ impl Host {
             line.split(',').next()?.parse::<u64>().ok()
         };
         Ok(RECEIVED.iter().filter_map(|name| calls(name)).sum())
-    }
-
-    pub(crate) fn reset_stats(&mut self) -> Result<()> {
-        self.wire.run(&[b"CONFIG", b"RESETSTAT"])
     }
 
     /// Removes everything but the scripts.
@@ -104,6 +111,30 @@ impl Host {
         self.wire.entries(&mut found)?;
         let (_, value) = found.first().ok_or("the stream is empty")?;
         Ok(self.wire.bytes(value).to_vec())
+    }
+}
+
+/// What a server had used when a measurement began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    cpu: f64,
+    began: Instant,
+}
+
+impl Meter {
+    pub(crate) const fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// What it was for so many tasks, until now.
+    pub(crate) fn rate(&self, host: &mut Host, tasks: u64) -> Result<Rate> {
+        let seconds = self.began.elapsed().as_secs_f64();
+        Ok(Rate {
+            tasks,
+            seconds,
+            server_seconds: host.cpu()? - self.cpu,
+            commands: host.received()? as f64 / tasks as f64,
+        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! What a run of some seconds is reduced to.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 /// Tasks over time, and what they cost the server.
@@ -11,17 +9,11 @@ pub(crate) struct Rate {
     pub(crate) seconds: f64,
     /// Processor time of the server.
     pub(crate) server_seconds: f64,
+    /// Commands the server received, for each task; calls inside scripts are not counted.
+    pub(crate) commands: f64,
 }
 
 impl Rate {
-    pub(crate) fn new(tasks: u64, took: Duration, server_seconds: f64) -> Self {
-        Self {
-            tasks,
-            seconds: took.as_secs_f64(),
-            server_seconds,
-        }
-    }
-
     pub(crate) fn per_second(&self) -> f64 {
         self.tasks as f64 / self.seconds
     }

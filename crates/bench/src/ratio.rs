@@ -233,6 +233,7 @@ impl Report {
             "library us",
             "raw util",
             "library util",
+            "commands/task",
         ];
         let mut table = Table::new(&head);
         let rounds = &self.rounds;
@@ -255,6 +256,7 @@ impl Report {
                 format!("{:.1}", of(|pair| pair.library.server_us())),
                 format!("{:.2}", of(|pair| pair.raw.busy_share())),
                 format!("{:.2}", of(|pair| pair.library.busy_share())),
+                format!("{:.3}", of(|pair| pair.library.commands)),
             ]);
         }
         show::print(table.lines());

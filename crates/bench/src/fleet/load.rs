@@ -26,11 +26,10 @@ pub(crate) struct Shape {
 /// Also when a result is wrong, a handler did not run, or an entry is left.
 pub(crate) async fn tracked(host: &mut Host, time: Duration, shape: Shape) -> Result<Rate> {
     let fleet = Fleet::start(&host.url(), shape.concurrency, Work::Noop).await?;
-    let used = host.cpu()?;
-    let began = Instant::now();
+    let meter = host.meter()?;
     let tasks = produce(
         &fleet.client,
-        began + time,
+        meter.began() + time,
         shape,
         |client, first, count| async move {
             for (number, handle) in (first..).zip(enqueue_chunk(&client, first, count).await?) {
@@ -43,7 +42,7 @@ pub(crate) async fn tracked(host: &mut Host, time: Duration, shape: Shape) -> Re
         },
     )
     .await?;
-    let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
+    let rate = meter.rate(host, tasks)?;
     finish(host, fleet, tasks).await?;
     Ok(rate)
 }
@@ -51,11 +50,10 @@ pub(crate) async fn tracked(host: &mut Host, time: Duration, shape: Shape) -> Re
 /// Tasks per second when nobody waits for a result.
 pub(crate) async fn forget(host: &mut Host, time: Duration, shape: Shape) -> Result<Rate> {
     let fleet = Fleet::start(&host.url(), shape.concurrency, Work::Noop).await?;
-    let used = host.cpu()?;
-    let began = Instant::now();
+    let meter = host.meter()?;
     let tasks = produce(
         &fleet.client,
-        began + time,
+        meter.began() + time,
         shape,
         |client, first, count| async move {
             let tasks = (first..first + count).map(Bench::new);
@@ -67,7 +65,7 @@ pub(crate) async fn forget(host: &mut Host, time: Duration, shape: Shape) -> Res
     )
     .await?;
     fleet.ran(tasks).await;
-    let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
+    let rate = meter.rate(host, tasks)?;
     finish(host, fleet, tasks).await?;
     Ok(rate)
 }
@@ -75,11 +73,10 @@ pub(crate) async fn forget(host: &mut Host, time: Duration, shape: Shape) -> Res
 /// Tasks per second into the stream, with nobody who runs them.
 pub(crate) async fn enqueue(host: &mut Host, time: Duration, shape: Shape) -> Result<Rate> {
     let client = Client::connect(host.url()).await?;
-    let used = host.cpu()?;
-    let began = Instant::now();
+    let meter = host.meter()?;
     let tasks = produce(
         &client,
-        began + time,
+        meter.began() + time,
         shape,
         |client, first, count| async move {
             enqueue_chunk(&client, first, count).await?;
@@ -87,7 +84,7 @@ pub(crate) async fn enqueue(host: &mut Host, time: Duration, shape: Shape) -> Re
         },
     )
     .await?;
-    let rate = Rate::new(tasks, began.elapsed(), host.cpu()? - used);
+    let rate = meter.rate(host, tasks)?;
     client.close().await;
     let stored = host.length(&layout::key("s"))?;
     if stored != tasks {

@@ -16,7 +16,7 @@ mod single;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use fill::{enqueue, plain_bytes, plain_xadd};
 pub(crate) use life::life;
@@ -67,9 +67,8 @@ where
             work(socket, wire, &over)
         }));
     }
-    let used = host.cpu()?;
+    let meter = host.meter()?;
     start.wait();
-    let began = Instant::now();
     std::thread::sleep(time);
     over.store(true, Ordering::Relaxed);
     let mut tasks = 0;
@@ -78,8 +77,7 @@ where
             .join()
             .map_err(|_| "a thread of the generator panicked")??;
     }
-    let took = began.elapsed();
-    Ok(Rate::new(tasks, took, host.cpu()? - used))
+    meter.rate(host, tasks)
 }
 
 /// The client id of a socket, as long as those of the library.

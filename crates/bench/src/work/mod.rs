@@ -114,10 +114,9 @@ async fn row(host: &mut Host, work: Work, concurrency: usize, time: Duration) ->
     fill(&client, tasks, Awaited::No).await?;
     client.close().await;
 
-    host.reset_stats()?;
-    let used = host.cpu()?;
+    let meter = host.meter()?;
     let drained = spawn_drain(&host.url(), work, concurrency, tasks).await?;
-    let server_us = (host.cpu()? - used) * 1e6 / tasks as f64;
+    let used = meter.rate(host, tasks)?;
     let left = host.length(&layout::key("s"))?;
     if left > 0 || drained.ran != tasks {
         return Err(format!("{tasks} tasks, {} runs, {left} entries left", drained.ran).into());
@@ -128,10 +127,10 @@ async fn row(host: &mut Host, work: Work, concurrency: usize, time: Duration) ->
         tasks,
         per_second: drained.per_second,
         bare_per_second,
-        commands: host.received()? as f64 / tasks as f64,
+        commands: used.commands,
         cpu_ms_per_10k: drained.cpu_seconds * 1e3 * 1e4 / tasks as f64,
         peak_rss_mib: drained.peak_rss_bytes as f64 / f64::from(1 << 20),
-        server_us,
+        server_us: used.server_us(),
     })
 }
 
