@@ -45,12 +45,26 @@ impl Head {
         };
         Ok(Self {
             version,
-            id,
             name: Arc::from(name),
             client,
-            enqueued_at: Millis(reader.uint("enqueued_at", MAX_TIME.0)?),
+            enqueued_at: if reader.nil() {
+                made_at(&id)
+            } else {
+                Millis(reader.uint("enqueued_at", MAX_TIME.0)?)
+            },
+            id,
         })
     }
+}
+
+/// When a UUIDv7 was made; the beginning of time for any other id.
+pub(super) fn made_at(id: &TaskId) -> Millis {
+    let of_v7 = |uuid: &Uuid| {
+        let bytes = uuid.as_bytes();
+        let millis = bytes[..6].iter().fold(0, |millis, byte| (millis << 8) | u64::from(*byte));
+        (uuid.get_version_num() == 7).then_some(Millis(millis))
+    };
+    id.as_uuid().and_then(of_v7).unwrap_or_default()
 }
 
 /// Opens the array: its version and how many elements it has in all.

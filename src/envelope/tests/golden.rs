@@ -38,6 +38,17 @@ fn a_plain_envelope_has_its_golden_bytes() {
 }
 
 #[test]
+fn a_time_that_the_id_tells_is_not_written_twice() {
+    // 0190a8c4-5f9e in milliseconds.
+    let envelope = Envelope {
+        enqueued_at: Millis(0x0190_a8c4_5f9e),
+        ..plain()
+    };
+    assert_envelope("envelope_v1_time_of_id", &envelope);
+    assert_eq!(plain().encode().len() - envelope.encode().len(), 8);
+}
+
+#[test]
 fn an_envelope_with_a_json_payload_has_its_golden_bytes() {
     let json = Envelope {
         payload: Bytes::from_static(br#"{"url":"https://example.org/a.png"}"#),
