@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use crate::error::{BackendError, BackendKind};
 use crate::server::choose::round;
@@ -28,6 +29,7 @@ const BROKEN_FOR: Duration = Duration::from_secs(1);
 /// Reads the given lanes until the server stops.
 pub(crate) async fn read(core: Arc<Core>, reader: Arc<BlockingConn>, lanes: Vec<usize>) {
     let mut reader = Reader {
+        reconnects: reader.reconnects(),
         keys: lanes
             .iter()
             .map(|lane| core.store.keys().queue(&core.lane(*lane).queue).stream())
@@ -49,11 +51,14 @@ struct Reader {
     lanes: Vec<usize>,
     keys: Vec<Bytes>,
     patience: Patience,
+    /// The connection's reconnects; those before the round that failed are marked as seen.
+    reconnects: watch::Receiver<u64>,
 }
 
 impl Reader {
     /// Released work first, then what is waiting, then a wait for more.
     async fn round(&mut self) {
+        self.reconnects.mark_unchanged();
         let Some(slots) = self.core.slots(READ_MOST).await else {
             return;
         };
@@ -255,9 +260,11 @@ impl Reader {
         self.pause(wait).await;
     }
 
-    async fn pause(&self, time: Duration) {
+    /// A wait after an error; it is over as soon as Redis is back.
+    async fn pause(&mut self, time: Duration) {
         tokio::select! {
             () = self.core.stop.taking.cancelled() => {}
+            _ = self.reconnects.changed() => {}
             () = tokio::time::sleep(time) => {}
         }
     }
