@@ -3,18 +3,23 @@
 //! Layer 0. No type of the Redis client shows here: [`BackendError`] is ours, and it never holds a
 //! URL or a password.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::id::{EntryId, MAX_NAME_BYTES, QueueName, TaskId};
+use crate::id::{MAX_NAME_BYTES, QueueName, TaskId};
 
 /// The longest piece of foreign text that an error repeats, in characters.
 const SHOWN_CHARS: usize = 256;
 
 /// Foreign text as an error or a log line may show it: escaped and cut.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text.escape_debug().take(SHOWN_CHARS).collect();
-    if text.escape_debug().nth(SHOWN_CHARS).is_some() {
+    // An apostrophe breaks nothing, and Redis says "can't".
+    let mut escaped = text.chars().flat_map(|character| {
+        character
+            .escape_debug()
+            .skip(usize::from(character == '\''))
+    });
+    let mut shown: String = escaped.by_ref().take(SHOWN_CHARS).collect();
+    if escaped.next().is_some() {
         shown.push('…');
     }
     shown
@@ -382,13 +387,4 @@ pub enum ServerError {
         /// How it ended.
         cause: String,
     },
-}
-
-/// An entry shown in an error.
-pub(crate) struct ShownEntry<'a>(pub(crate) &'a QueueName, pub(crate) EntryId);
-
-impl fmt::Display for ShownEntry<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "entry {} of queue {}", self.1, self.0)
-    }
 }

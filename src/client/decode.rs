@@ -12,6 +12,7 @@ use crate::task::Task;
 pub(super) fn typed<T: Task>(outcome: &Outcome) -> Result<T::Output, ResultError<T::Error>> {
     let ending = match outcome {
         Outcome::Ended(ending) => ending,
+        Outcome::Unreadable(why) => return Err(ResultError::Decode(why.clone())),
         Outcome::Lost => return Err(ResultError::Lost),
         Outcome::Closed => return Err(ResultError::Closed),
     };

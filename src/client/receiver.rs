@@ -274,13 +274,17 @@ impl Receiver {
     }
 }
 
-/// Ends the wait that one notice is for. What cannot be read is left to a look-up.
+/// Ends the wait that one notice is for. One of a newer version still says whose it is; whatever
+/// else cannot be read is left to a look-up.
 fn end_one(lane: &Lane, bytes: &Bytes) {
     match Notice::decode(bytes) {
         Ok(notice) => lane.end(&notice.task, Outcome::Ended(notice.ending)),
         Err(error) => {
             tracing::warn!(queue = %lane.queue, "an outcome could not be read: {error}");
-            lane.mark_gap();
+            match Notice::task_of(bytes) {
+                Ok(task) => lane.end(&task, Outcome::Unreadable(error.to_string())),
+                Err(_) => lane.mark_gap(),
+            }
         }
     }
 }

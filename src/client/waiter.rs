@@ -18,6 +18,8 @@ use crate::id::{EntryId, Millis, TaskId};
 pub(super) enum Outcome {
     /// The task ended, and this is how.
     Ended(Ending),
+    /// The task ended, but the notice is of a version that this client does not know.
+    Unreadable(String),
     /// The task is gone and nobody knows how it ended.
     Lost,
     /// The client was closed first.

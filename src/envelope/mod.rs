@@ -26,7 +26,7 @@ mod wire;
 
 pub(crate) use error::EnvelopeError;
 pub(crate) use head::Head;
-pub(crate) use options::{MAX_DELAY, MAX_HEADER_BYTES, resolve, wall_millis};
+pub(crate) use options::{MAX_DELAY, resolve, wall_millis};
 pub(crate) use outcome::{Ending, MAX_TEXT_BYTES, Notice, cut_text};
 pub(crate) use parts::Parts;
 pub(crate) use payload::{decode_payload, encode_payload};

@@ -10,10 +10,10 @@ use crate::id::Millis;
 use crate::options::Backoff;
 use crate::task::Retry;
 
-/// How a run ended, or why there was none.
+/// How a run ended without success, or why there was none. A success is settled and what a shutdown
+/// interrupts is released; there is nothing to decide about either.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Run {
-    Succeeded,
     /// The handler's error, and what it says about a retry.
     Failed {
         retry: Retry,
@@ -24,20 +24,14 @@ pub(crate) enum Run {
     OutputTooLarge,
     /// It took down too many processes.
     Poison,
-    /// No server knew its name or version for long enough.
-    NoHandlerGraceOver,
     Cancelled,
     /// Its deadline passed before or during the run.
     Expired,
-    /// By the shutdown of the server.
-    Interrupted,
 }
 
 /// What happens to the task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// It succeeded.
-    Settle,
     /// It runs again after `delay`, with `attempt` failures counted.
     Retry {
         delay: Duration,
@@ -51,8 +45,6 @@ pub(crate) enum Next {
     Cancel,
     Expire,
     Discard,
-    /// Back to the queue, for whoever is free; nothing is counted.
-    Release,
 }
 
 /// The next step after a run.
@@ -83,7 +75,6 @@ pub(crate) fn decide(
         }
     };
     match *run {
-        Run::Succeeded => Next::Settle,
         Run::Failed {
             retry: Retry::ByPolicy,
         }
@@ -110,10 +101,8 @@ pub(crate) fn decide(
         }
         | Run::Undecodable
         | Run::OutputTooLarge
-        | Run::Poison
-        | Run::NoHandlerGraceOver => Next::Archive,
+        | Run::Poison => Next::Archive,
         Run::Cancelled => Next::Cancel,
         Run::Expired => Next::Expire,
-        Run::Interrupted => Next::Release,
     }
 }

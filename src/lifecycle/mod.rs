@@ -11,5 +11,4 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backoff::backoff_delay;
 pub(crate) use decide::{Next, Run, decide};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::{Next, Run, backoff_delay, decide};
+use super::backoff::backoff_delay;
+use super::{Next, Run, decide};
 use crate::envelope::MAX_DELAY;
 use crate::id::Millis;
 use crate::options::{Backoff, DEFAULT_MAX_RETRIES, MAX_BACKOFF};
@@ -35,16 +36,13 @@ fn next(run: Run, attempt: u32, max_retries: u32, deadline: Option<u64>) -> Next
 #[test]
 fn each_ending_without_a_retry_has_its_step() {
     for (run, step) in [
-        (Run::Succeeded, Next::Settle),
         (failed(Retry::Never), Next::Archive),
         (failed(Retry::Discard), Next::Discard),
         (Run::Undecodable, Next::Archive),
         (Run::OutputTooLarge, Next::Archive),
         (Run::Poison, Next::Archive),
-        (Run::NoHandlerGraceOver, Next::Archive),
         (Run::Cancelled, Next::Cancel),
         (Run::Expired, Next::Expire),
-        (Run::Interrupted, Next::Release),
     ] {
         // Neither retries left nor the deadline change it.
         for (max_retries, deadline) in [(0, None), (25, None), (25, Some(0))] {
@@ -174,7 +172,6 @@ fn backoff() -> impl Strategy<Value = Backoff> {
 
 fn run() -> impl Strategy<Value = Run> {
     prop_oneof![
-        Just(Run::Succeeded),
         Just(failed(Retry::ByPolicy)),
         duration().prop_map(|wait| failed(Retry::After(wait))),
         duration().prop_map(|wait| failed(Retry::Snooze(wait))),
@@ -185,10 +182,8 @@ fn run() -> impl Strategy<Value = Run> {
         Just(Run::Undecodable),
         Just(Run::OutputTooLarge),
         Just(Run::Poison),
-        Just(Run::NoHandlerGraceOver),
         Just(Run::Cancelled),
         Just(Run::Expired),
-        Just(Run::Interrupted),
     ]
 }
 
@@ -220,13 +215,11 @@ proptest! {
                 prop_assert!(deadline.is_none_or(|deadline| now.after(delay) < deadline));
             }
             Next::Expire => prop_assert!(run == Run::Expired || deadline.is_some()),
-            Next::Settle => prop_assert_eq!(run, Run::Succeeded),
             Next::Cancel => prop_assert_eq!(run, Run::Cancelled),
-            Next::Release => prop_assert_eq!(run, Run::Interrupted),
             Next::Discard => prop_assert_eq!(run, failed(Retry::Discard)),
             Next::Archive => prop_assert!(!matches!(
                 run,
-                Run::Succeeded | Run::Cancelled | Run::Expired | Run::Interrupted
+                Run::Cancelled | Run::Expired
             )),
         }
     }
@@ -246,7 +239,6 @@ proptest! {
                     now = now.after(delay);
                 }
                 Next::Snooze { delay } => now = now.after(delay),
-                Next::Release => {}
                 _ => break,
             }
             prop_assert!(attempt <= max_retries);

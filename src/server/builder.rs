@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::client::Client;
-use crate::error::{BuildError, ConfigError, InvalidName, ServerError};
+use crate::error::{BuildError, ConfigError, ServerError};
 use crate::id::{ConsumerId, QueueName, check_name};
 use crate::server::bound::{AnyHandler, Bound};
 use crate::server::choose::Order;
@@ -338,7 +338,7 @@ fn checked_queues(queues: &[(String, u32)]) -> Result<Vec<(QueueName, u32)>, Bui
     }
     let mut checked: Vec<(QueueName, u32)> = Vec::with_capacity(queues.len());
     for (name, weight) in queues {
-        let name = QueueName::new(name).map_err(InvalidName::from)?;
+        let name = QueueName::new(name)?;
         if !(1..=MAX_WEIGHT).contains(weight) {
             let setting = format!("weight of queue {name}");
             let limit = format!("1 to {MAX_WEIGHT}");

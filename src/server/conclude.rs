@@ -12,7 +12,7 @@ use crate::lifecycle::{self, Next, decide};
 use crate::options::DEFAULT_MAX_RETRIES;
 use crate::server::call::{Cut, Ran};
 use crate::server::core::{Core, Slot};
-use crate::server::fenced::{Wrote, release, write};
+use crate::server::fenced::{Wrote, hand_back, release, write};
 use crate::server::handler::HandlerEnd;
 use crate::server::hooks::ArchivedTask;
 use crate::server::report::add;
@@ -133,8 +133,8 @@ async fn stopped(
             .await;
         }
         StopReason::Shutdown => {
+            hand_back(core, held, begun).await;
             add(&core.counts.interrupted, 1);
-            release(core, held, begun).await;
         }
         // Another server has the task; whatever was sent now would be refused.
         StopReason::LeaseLost => core.lane(held.lane).held.remove(held),
@@ -241,8 +241,6 @@ pub(crate) async fn end(
         Next::Discard => Verdict::Discard {
             notice: subject.notice(Ending::Discarded(error.clone())),
         },
-        // `decide` answers these two only for runs that do not come here.
-        Next::Settle | Next::Release => return release(core, held, false).await,
     };
     let wrote = write(core, held, subject, &envelope, &verdict).await;
     core.lane(held.lane).held.remove(held);
@@ -250,9 +248,8 @@ pub(crate) async fn end(
         (Wrote::Refused, _) => core.lose(held),
         (Wrote::GivenUp, _) => {}
         (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
-        (Wrote::Done, Verdict::Retry { .. } | Verdict::Snooze { .. }) => {
-            add(&core.counts.retried, 1)
-        }
+        (Wrote::Done, Verdict::Retry { .. }) => add(&core.counts.retried, 1),
+        (Wrote::Done, Verdict::Snooze { .. }) => add(&core.counts.snoozed, 1),
         (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
             queue: core.lane(held.lane).queue.clone(),
             id: subject.id.clone(),

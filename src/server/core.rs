@@ -124,6 +124,13 @@ impl Lane {
         is_ahead(&self.broken_until)
     }
 
+    pub(crate) fn broken_until(&self) -> Option<Instant> {
+        *self
+            .broken_until
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
     pub(crate) fn leave_out_for(&self, time: Duration) {
         set_ahead(&self.broken_until, time);
     }

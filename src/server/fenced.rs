@@ -106,8 +106,14 @@ async fn still_ours(core: &Core, held: &Held, count: u64) -> Result<bool, Backen
     }
 }
 
-/// Hands a delivery back: to be run elsewhere, without counting an attempt.
+/// Hands a delivery back that was not started.
 pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
+    hand_back(core, held, begun).await;
+    add(&core.counts.released, 1);
+}
+
+/// Hands a delivery back: to be run elsewhere, without counting an attempt.
+pub(crate) async fn hand_back(core: &Core, held: &Held, begun: bool) {
     held.start_ending();
     let place = core.lane(held.lane);
     let mut patience = Patience::default();
@@ -130,7 +136,6 @@ pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
             }
         }
     }
-    add(&core.counts.released, 1);
     place.held.remove(held);
 }
 

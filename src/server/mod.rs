@@ -20,6 +20,7 @@
 //! | `wake` `host` | hints from others; the server as its upkeep sees it |
 //! | `hooks` `report` `shutdown` | what the owner is told, and the signals he sends |
 
+mod blocked;
 mod bound;
 mod builder;
 mod call;

@@ -1,24 +1,24 @@
 //! Takes tasks out of the streams.
 //!
-//! Layer 4. One reader per blocking connection: one for all queues, or in a cluster one for each.
-//! It never asks for more than there are free slots, and never drops a read that is under way: what
-//! Redis handed out belongs to us, seen or not.
+//! Layer 4. One reader for all queues, so that their order holds also in a cluster, where each
+//! queue has a blocking connection of its own. It never asks for more than there are free slots, and
+//! never drops a read that is under way: what Redis handed out belongs to us, seen or not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::error::{BackendError, BackendKind};
+use crate::server::blocked::{Blocked, Landed, deliveries};
 use crate::server::choose::round;
 use crate::server::core::{Core, Slot};
 use crate::server::patience::Patience;
 use crate::store::Delivery;
 use crate::store::blocking::BlockingConn;
 use crate::store::keys::GROUP;
-use crate::store::reply::RawEntry;
 
 /// The most entries of one read: enough to make the cost per entry flat, small enough that a reply
 /// stays short (measured: COUNT above 100 gains nothing).
@@ -26,40 +26,61 @@ const READ_MOST: usize = 100;
 /// How long a queue with a key of the wrong type is left out.
 const BROKEN_FOR: Duration = Duration::from_secs(1);
 
-/// Reads the given lanes until the server stops.
-pub(crate) async fn read(core: Arc<Core>, reader: Arc<BlockingConn>, lanes: Vec<usize>) {
+/// Reads all lanes until the server stops. Each connection comes with the lanes that it can read.
+pub(crate) async fn read(core: Arc<Core>, conns: Vec<(Arc<BlockingConn>, Vec<usize>)>) {
+    let mut group_of = vec![0; core.lanes.len()];
+    for (group, (_, lanes)) in conns.iter().enumerate() {
+        lanes.iter().for_each(|lane| group_of[*lane] = group);
+    }
     let mut reader = Reader {
-        reconnects: reader.reconnects(),
-        keys: lanes
+        keys: core
+            .lanes
             .iter()
-            .map(|lane| core.store.keys().queue(&core.lane(*lane).queue).stream())
+            .map(|lane| core.store.keys().queue(&lane.queue).stream())
             .collect(),
+        weights: core.lanes.iter().map(|lane| lane.weight).collect(),
+        groups: conns.iter().map(|_| Group::default()).collect(),
+        conns: conns.into_iter().map(|(conn, _)| conn).collect(),
+        blocked: Blocked::new(Arc::clone(&core)),
+        group_of,
         core,
-        conn: reader,
-        lanes,
-        patience: Patience::default(),
     };
     while !reader.core.is_stopping() {
         reader.round().await;
+    }
+    // Whoever stops the server ends these reads; what they still bring is handed back.
+    while !reader.blocked.is_empty() {
+        reader.blocked.landed().await;
     }
 }
 
 struct Reader {
     core: Arc<Core>,
-    conn: Arc<BlockingConn>,
-    /// The lanes it reads, and their streams in the same order.
-    lanes: Vec<usize>,
+    /// The stream of each lane.
     keys: Vec<Bytes>,
+    weights: Vec<u32>,
+    /// The position of each lane's connection.
+    group_of: Vec<usize>,
+    conns: Vec<Arc<BlockingConn>>,
+    /// How it stands with each connection.
+    groups: Vec<Group>,
+    blocked: Blocked,
+}
+
+/// What is known of one connection.
+#[derive(Default)]
+struct Group {
     patience: Patience,
-    /// The connection's reconnects; those before the round that failed are marked as seen.
-    reconnects: watch::Receiver<u64>,
+    /// Until when it is left alone after an error.
+    out_until: Option<Instant>,
+    /// Its last read failed. The next one is a read that waits, which holds up nobody else.
+    failed: bool,
 }
 
 impl Reader {
     /// Released work first, then what is waiting, then a wait for more.
     async fn round(&mut self) {
-        self.reconnects.mark_unchanged();
-        let Some(slots) = self.core.slots(READ_MOST).await else {
+        let Some(slots) = self.slots().await else {
             return;
         };
         let Some(slots) = self.take_released(slots).await else {
@@ -68,23 +89,30 @@ impl Reader {
         let Some(slots) = self.read_waiting(slots).await else {
             return;
         };
-        self.read_blocking(slots).await;
+        self.wait_for_more(slots).await;
+    }
+
+    /// Waits for slots. While there are none, nothing waits in Redis in our name.
+    async fn slots(&mut self) -> Option<Slot> {
+        if self.core.slots.available_permits() == 0 {
+            for landed in self.blocked.recall(&self.conns).await {
+                self.note(landed).await;
+            }
+        }
+        self.core.slots(READ_MOST).await
     }
 
     /// Takes what was handed back by others. Answers the slots that are left.
     async fn take_released(&mut self, mut slots: Slot) -> Option<Slot> {
-        for lane in self.lanes.clone() {
-            let place = self.core.lane(lane);
-            if !place.released.swap(false, Ordering::AcqRel) {
+        for lane in 0..self.keys.len() {
+            let core = Arc::clone(&self.core);
+            let place = core.lane(lane);
+            if self.is_out(lane) || !place.released.swap(false, Ordering::AcqRel) {
                 continue;
             }
             let room = slots.num_permits();
-            let in_flight = self.core.deliveries_in_flight.read().await;
-            let taken = self
-                .core
-                .store
-                .take_released(&place.queue, &self.core.me, room)
-                .await;
+            let in_flight = core.deliveries_in_flight.read().await;
+            let taken = core.store.take_released(&place.queue, &core.me, room).await;
             match taken {
                 Ok(deliveries) => {
                     if deliveries.len() >= room {
@@ -105,33 +133,27 @@ impl Reader {
     }
 
     /// Asks the queues one by one without waiting, as long as there are slots. `None` when it found
-    /// something or failed: then the next round starts.
+    /// something or failed: then the next round starts. A queue that a read waits for is empty.
     async fn read_waiting(&mut self, mut slots: Slot) -> Option<Slot> {
-        let weights: Vec<u32> = self
-            .lanes
-            .iter()
-            .map(|lane| self.core.lane(*lane).weight)
-            .collect();
         let mut found = false;
-        for position in round(self.core.order, &weights, fastrand::f64) {
-            let lane = self.lanes[position];
-            if self.core.lane(lane).is_broken() {
+        for lane in round(self.core.order, &self.weights, fastrand::f64) {
+            let group = self.group_of[lane];
+            if self.is_out(lane) || self.groups[group].failed || self.blocked.has(group) {
                 continue;
             }
             let core = Arc::clone(&self.core);
             let in_flight = core.deliveries_in_flight.read().await;
-            let key = std::slice::from_ref(&self.keys[position]);
+            let key = std::slice::from_ref(&self.keys[lane]);
             let room = slots.num_permits();
-            let reply = self
-                .conn
-                .read_group(GROUP, self.core.me.as_str(), room, None, key)
+            let reply = self.conns[group]
+                .read_group(GROUP, core.me.as_str(), room, None, key)
                 .await;
             match reply {
                 Ok(streams) => {
-                    self.patience.reset();
+                    self.groups[group].patience.reset();
                     for (_, entries) in streams {
                         found |= !entries.is_empty();
-                        slots = self.admit(lane, self.deliveries(lane, entries), slots)?;
+                        slots = self.admit(lane, deliveries(&core, lane, entries), slots)?;
                     }
                 }
                 Err(error) => {
@@ -144,63 +166,65 @@ impl Reader {
         (!found).then_some(slots)
     }
 
-    /// Waits until one of the queues has something.
-    async fn read_blocking(&mut self, mut slots: Slot) {
+    /// Waits until one of the queues has something, or one that was left out can be asked again.
+    async fn wait_for_more(&mut self, mut slots: Slot) {
         // One is enough to wake up, and the others stay free for reclaimed work meanwhile.
         let spare = slots.num_permits().saturating_sub(1);
         drop(slots.split(spare));
-        let ready: Vec<usize> = (0..self.lanes.len())
-            .filter(|position| !self.core.lane(self.lanes[*position]).is_broken())
-            .collect();
-        if ready.is_empty() {
-            self.pause(BROKEN_FOR).await;
+        // The stop and the released work set their flags before they end blocked reads, so a flag
+        // that is not seen here ends the reads below.
+        let hinted = (0..self.keys.len()).any(|lane| {
+            !self.is_out(lane) && self.core.lane(lane).released.load(Ordering::Acquire)
+        });
+        if self.core.is_stopping() || hinted {
             return;
         }
-        let keys: Vec<Bytes> = ready
-            .iter()
-            .map(|position| self.keys[*position].clone())
-            .collect();
-        let core = Arc::clone(&self.core);
-        let in_flight = core.deliveries_in_flight.read().await;
-        // The stop and the released work set their flags before they end blocked reads, so a flag
-        // that is not seen here ends the read below.
-        let hinted = self
+        self.blocked.reserve(slots);
+        for group in 0..self.conns.len() {
+            if self.blocked.has(group) {
+                continue;
+            }
+            let lanes = self.lanes_of(group).filter(|lane| !self.is_out(*lane));
+            let lanes: Vec<usize> = lanes.collect();
+            if !lanes.is_empty() {
+                let keys = lanes.iter().map(|lane| self.keys[*lane].clone()).collect();
+                let conn = Arc::clone(&self.conns[group]);
+                self.blocked.start(group, conn, lanes, keys);
+            }
+        }
+        let back = self.first_back();
+        let landed = tokio::select! {
+            biased;
+            landed = self.blocked.landed() => Some(landed),
+            () = sleep_until(back) => None,
+            () = self.core.stop.taking.cancelled() => None,
+        };
+        self.blocked.give_up_slot();
+        if let Some(landed) = landed {
+            self.note(landed).await;
+        }
+    }
+
+    fn lanes_of(&self, group: usize) -> impl Iterator<Item = usize> {
+        (0..self.keys.len()).filter(move |lane| self.group_of[*lane] == group)
+    }
+
+    /// Whether a lane is left out for now.
+    fn is_out(&self, lane: usize) -> bool {
+        let until = self.groups[self.group_of[lane]].out_until;
+        until.is_some_and(|until| Instant::now() < until) || self.core.lane(lane).is_broken()
+    }
+
+    /// When the first of those left out can be asked again, if there is one.
+    fn first_back(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let groups = self.groups.iter().filter_map(|group| group.out_until);
+        let lanes = self
+            .core
             .lanes
             .iter()
-            .any(|lane| core.lane(*lane).released.load(Ordering::Acquire));
-        if core.is_stopping() || hinted {
-            return;
-        }
-        let block = Some(core.settings.block);
-        let reply = self
-            .conn
-            .read_group(GROUP, core.me.as_str(), 1, block, &keys)
-            .await;
-        match reply {
-            Ok(streams) => {
-                self.patience.reset();
-                let mut slots = Some(slots);
-                for (position, entries) in streams {
-                    let lane = self.lanes[ready[position]];
-                    let deliveries = self.deliveries(lane, entries);
-                    slots = match slots {
-                        Some(left) => self.admit(lane, deliveries, left),
-                        None => {
-                            // More queues answered than there are slots here: they wait for one.
-                            core.admit(lane, deliveries, None, None);
-                            None
-                        }
-                    };
-                }
-            }
-            Err(error) if error.kind() == BackendKind::Unblocked => {}
-            Err(error) => {
-                drop(in_flight);
-                for position in ready {
-                    self.recover(self.lanes[position], &error).await;
-                }
-            }
-        }
+            .filter_map(|lane| lane.broken_until());
+        groups.chain(lanes).filter(|until| *until > now).min()
     }
 
     /// Hands deliveries over to be run. Answers the slots that are left, if any.
@@ -211,61 +235,82 @@ impl Reader {
         (slots.num_permits() > 0).then_some(slots)
     }
 
-    fn deliveries(&self, lane: usize, entries: Vec<RawEntry>) -> Vec<Delivery> {
-        let queue = &self.core.lane(lane).queue;
-        entries
-            .into_iter()
-            .filter_map(|entry| Delivery::first(queue, entry))
-            .collect()
+    /// Takes notice of how a read ended.
+    async fn note(&mut self, landed: Landed) {
+        let Landed { group, result } = landed;
+        self.groups[group].failed = result.is_err();
+        let lanes: Vec<usize> = self.lanes_of(group).collect();
+        match result {
+            Ok(()) => self.groups[group].patience.reset(),
+            // Asked one by one in the next round, the queues show which of them it is.
+            Err(error) if error.kind() == BackendKind::WrongType && lanes.len() > 1 => {
+                self.groups[group].failed = false;
+            }
+            Err(error) => {
+                for lane in lanes {
+                    if !self.core.lane(lane).is_broken() {
+                        self.recover(lane, &error).await;
+                    }
+                }
+            }
+        }
     }
 
     /// What a failed read calls for: the group made again, a broken queue left out, a lost reply
-    /// looked for; and in any case a wait.
+    /// looked for; and in any case a wait for this connection.
     async fn recover(&mut self, lane: usize, error: &BackendError) {
         let queue = self.core.lane(lane).queue.clone();
         match error.kind() {
             BackendKind::Group => match self.core.store.ensure(&queue).await {
                 Ok(ensured) => {
+                    self.groups[self.group_of[lane]].failed = false;
                     tracing::warn!(%queue, created = ensured.created, "the queue was made again");
                     self.core.lane(lane).released.store(true, Ordering::Release);
                 }
                 Err(error) if error.kind() == BackendKind::WrongType => {
                     self.leave_out(lane, &error)
                 }
-                Err(error) => self.wait(&error).await,
+                Err(error) => self.wait(lane, &error),
             },
             BackendKind::WrongType => self.leave_out(lane, error),
             BackendKind::Ambiguous => {
                 // For Redis the old connection may still wait, and would take the next entry.
-                self.conn.kill_old(self.core.conn()).await;
+                let conn = Arc::clone(&self.conns[self.group_of[lane]]);
+                conn.kill_old(self.core.conn()).await;
                 self.core.doubt.notify_one();
-                self.wait(error).await;
+                self.wait(lane, error);
             }
-            _ => self.wait(error).await,
+            _ => self.wait(lane, error),
         }
     }
 
     fn leave_out(&mut self, lane: usize, error: &BackendError) {
+        let group = &mut self.groups[self.group_of[lane]];
+        // The connection is sound, and the queue itself is left alone.
+        group.failed = false;
         let lane = self.core.lane(lane);
         lane.leave_out_for(BROKEN_FOR);
         let queue = &lane.queue;
-        self.patience.note(
+        group.patience.note(
             "a key of a queue holds another type",
             &format_args!("{queue}: {error}"),
         );
     }
 
-    async fn wait(&mut self, error: &BackendError) {
-        let wait = self.patience.note("failed to read tasks", error);
-        self.pause(wait).await;
-    }
-
-    /// A wait after an error; it is over as soon as Redis is back.
-    async fn pause(&mut self, time: Duration) {
-        tokio::select! {
-            () = self.core.stop.taking.cancelled() => {}
-            _ = self.reconnects.changed() => {}
-            () = tokio::time::sleep(time) => {}
+    /// Leaves the connection of a lane alone for a while.
+    fn wait(&mut self, lane: usize, error: &BackendError) {
+        let group = &mut self.groups[self.group_of[lane]];
+        // An error of several lanes is one.
+        if group.out_until.is_none_or(|until| until <= Instant::now()) {
+            let wait = group.patience.note("failed to read tasks", error);
+            group.out_until = Some(Instant::now() + wait);
         }
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }

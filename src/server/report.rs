@@ -20,6 +20,8 @@ pub struct StopReport {
     pub succeeded: u64,
     /// Runs that failed, with another attempt to come.
     pub retried: u64,
+    /// Runs that asked to be run again later, which is no failure.
+    pub snoozed: u64,
     /// Tasks archived here.
     pub archived: u64,
     /// Tasks cancelled, expired or discarded here.
@@ -63,6 +65,7 @@ macro_rules! counters {
 counters!(
     succeeded,
     retried,
+    snoozed,
     archived,
     ended,
     leases_lost,

@@ -152,13 +152,7 @@ async fn start(server: Server) -> Result<Running, ServerError> {
         );
         start_upkeep(&core, &mut loops, lane);
     }
-    for (conn, lanes) in readers {
-        loops.spawn(
-            Stage::Taking,
-            "reader",
-            read(Arc::clone(&core), conn, lanes),
-        );
-    }
+    loops.spawn(Stage::Taking, "reader", read(Arc::clone(&core), readers));
     Ok(Running {
         core,
         loops,
@@ -167,7 +161,7 @@ async fn start(server: Server) -> Result<Running, ServerError> {
     })
 }
 
-/// One reader for all queues; in a cluster, where one read cannot span slots, one for each.
+/// One connection for all queues; in a cluster, where one read cannot span slots, one for each.
 async fn connect_readers(
     core: &Core,
     options: &ConnOptions,

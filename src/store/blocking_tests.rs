@@ -18,7 +18,12 @@ async fn unblocking_wakes_a_read_within_100_ms() {
         .unwrap();
     let target = reader.unblock_target();
     let blocked = tokio::spawn(async move {
-        let found = read(&reader, Some(Duration::from_secs(10)), &[key.clone()]).await;
+        let found = read(
+            &reader,
+            Some(Duration::from_secs(10)),
+            std::slice::from_ref(&key),
+        )
+        .await;
         (Instant::now(), found, reader, key)
     });
     until("the reader is blocked", async || {
@@ -139,9 +144,13 @@ async fn a_read_past_its_deadline_is_rebuilt_and_the_old_connection_killed() {
         .unwrap();
     server.signal("-STOP");
     let start = Instant::now();
-    let error = read(&reader, Some(Duration::from_millis(100)), &[key.clone()])
-        .await
-        .unwrap_err();
+    let error = read(
+        &reader,
+        Some(Duration::from_millis(100)),
+        std::slice::from_ref(&key),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
     assert!((3_000..4_000).contains(&start.elapsed().as_millis()));
     server.signal("-CONT");

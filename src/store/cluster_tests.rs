@@ -121,9 +121,13 @@ async fn a_node_that_dies_is_found_again_and_its_reader_goes_on() {
     let reader = BlockingConn::connect(&options).await.unwrap();
     let key = keys().remove(2);
     nodes[2].kill();
-    let error = read(&reader, Some(Duration::from_secs(1)), &[key.clone()])
-        .await
-        .unwrap_err();
+    let error = read(
+        &reader,
+        Some(Duration::from_secs(1)),
+        std::slice::from_ref(&key),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
     nodes[2].restart().await;
     until("commands succeed", async || conn.node(&key).await.is_ok()).await;

@@ -67,6 +67,7 @@ impl Conn {
         let mut again = values.clone();
         match self.send("EVALSHA", slot, None, values).await {
             Err(error) if error.kind() == BackendKind::Script => {
+                tracing::debug!(script = script.name, "redis did not know a script");
                 if let Some(name) = again.first_mut() {
                     *name = Value::Bytes(script.body());
                 }
@@ -110,6 +111,7 @@ impl Conn {
     }
 
     /// Publishes a message and says how many connections of the node that was asked got it.
+    #[cfg(test)]
     pub(crate) async fn publish(
         &self,
         channel: &Bytes,

@@ -4,14 +4,15 @@
 //! braces are literal, so everything of one queue is in one slot of a cluster. Names are checked
 //! before they come here, so nothing needs to be escaped.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-use crate::id::{ClientId, ConsumerId, Prefix, QueueName};
+use bytes::Bytes;
+use dashmap::DashMap;
+
+use crate::id::{ClientId, Prefix, QueueName};
 
 /// The consumer group of every task stream.
 pub(crate) const GROUP: &str = "servers";
-/// The consumer that holds what servers gave back.
-pub(crate) const RELEASED: &str = "~released";
 /// The field of a plain task in its stream.
 pub(crate) const FIELD_PLAIN: &str = "t";
 /// The field of a task that has a record.
@@ -19,15 +20,23 @@ pub(crate) const FIELD_RECORD: &str = "r";
 /// The field of a receiver's entry.
 pub(crate) const FIELD_NOTICE: &str = "o";
 
+/// The most queues whose keys are remembered. Beyond it they are made for each call.
+const REMEMBERED: usize = 1_000;
+
 /// Names the keys below one prefix.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Keys {
     prefix: Prefix,
+    /// The keys of the queues seen so far: sixteen names are too much to make for every call.
+    seen: DashMap<QueueName, Arc<QueueKeys>>,
 }
 
 impl Keys {
-    pub(crate) const fn new(prefix: Prefix) -> Self {
-        Self { prefix }
+    pub(crate) fn new(prefix: Prefix) -> Self {
+        Self {
+            prefix,
+            seen: DashMap::new(),
+        }
     }
 
     pub(crate) const fn prefix(&self) -> &Prefix {
@@ -35,28 +44,20 @@ impl Keys {
     }
 
     /// The keys of one queue.
-    pub(crate) fn queue(&self, queue: &QueueName) -> QueueKeys {
-        QueueKeys::new(&format!("{}:{{{queue}}}:", self.prefix))
+    pub(crate) fn queue(&self, queue: &QueueName) -> Arc<QueueKeys> {
+        if let Some(keys) = self.seen.get(queue) {
+            return Arc::clone(&keys);
+        }
+        let keys = Arc::new(QueueKeys::new(&format!("{}:{{{queue}}}:", self.prefix)));
+        if self.seen.len() < REMEMBERED {
+            self.seen.insert(queue.clone(), Arc::clone(&keys));
+        }
+        keys
     }
 
     /// Set: the names of all queues.
     pub(crate) fn queues(&self) -> Bytes {
         self.global("queues")
-    }
-
-    /// Zset: all running servers.
-    pub(crate) fn all_servers(&self) -> Bytes {
-        self.global("servers")
-    }
-
-    /// String with a time to live: what one server says about itself.
-    pub(crate) fn server_info(&self, server: &ConsumerId) -> Bytes {
-        self.global(&format!("server:{server}"))
-    }
-
-    /// Hash: the schedules.
-    pub(crate) fn schedules(&self) -> Bytes {
-        self.global("schedules")
     }
 
     fn global(&self, kind: &str) -> Bytes {
@@ -67,8 +68,9 @@ impl Keys {
 macro_rules! queue_keys {
     ($($(#[$docs:meta])* $name:ident = $kind:literal;)*) => {
         /// The keys of one queue, made once; each call clones a reference.
-        #[derive(Clone, Debug)]
+        #[derive(Debug)]
         pub(crate) struct QueueKeys {
+            /// `<prefix>:{<queue>}:`
             base: Bytes,
             $($name: Bytes,)*
         }
@@ -103,8 +105,6 @@ queue_keys! {
     completed = "completed";
     /// Set of task names that a server did not know.
     unknown = "unknown";
-    /// Zset of groups by their next check.
-    groups = "groups";
     /// Zset: client id to last sign of life.
     clients = "clients";
     /// Hash: client id to its last batch.
@@ -124,39 +124,14 @@ queue_keys! {
 }
 
 impl QueueKeys {
-    /// `<prefix>:{<queue>}:`, for scripts that name keys of the same slot themselves.
-    pub(crate) fn base(&self) -> Bytes {
-        self.base.clone()
-    }
-
     /// Zset: parked tasks of a name, by the time they were first seen.
     pub(crate) fn unknown_name(&self, name: &str) -> Bytes {
         self.of("unknown:", name)
     }
 
-    /// String: the unique lock of a digest.
-    pub(crate) fn unique(&self, digest: &str) -> Bytes {
-        self.of("u:", digest)
-    }
-
-    /// Zset: the members of a group.
-    pub(crate) fn group(&self, group: &str) -> Bytes {
-        self.of("g:", group)
-    }
-
     /// Stream: the receiver of a client.
     pub(crate) fn receiver(&self, client: &ClientId) -> Bytes {
         self.of("r:", client.as_str())
-    }
-
-    /// Hash: the counters of an hour, counted from 1970.
-    pub(crate) fn counters_hour(&self, hour: u64) -> Bytes {
-        self.of("n:", &hour.to_string())
-    }
-
-    /// Hash: the counters of a day, counted from 1970.
-    pub(crate) fn counters_day(&self, day: u64) -> Bytes {
-        self.of("n:d:", &day.to_string())
     }
 
     fn of(&self, kind: &str, name: &str) -> Bytes {
@@ -182,8 +157,6 @@ mod tests {
             queue.completed(),
             queue.unknown(),
             queue.unknown_name("a"),
-            queue.groups(),
-            queue.group("g"),
             queue.clients(),
             queue.producers(),
             queue.servers(),
@@ -191,10 +164,7 @@ mod tests {
             queue.crashes(),
             queue.cfg(),
             queue.counters(),
-            queue.counters_hour(1),
-            queue.counters_day(1),
             queue.wake(),
-            queue.unique("d"),
             queue.receiver(&client),
         ];
         let slots: std::collections::BTreeSet<u16> = names
@@ -206,6 +176,6 @@ mod tests {
         assert_eq!(unlike.len(), names.len());
         assert_eq!(queue.stream(), "p:{mail}:s");
         assert_eq!(queue.receiver(&client), "p:{mail}:r:c1");
-        assert_eq!(keys.schedules(), "p:schedules");
+        assert_eq!(keys.queues(), "p:queues");
     }
 }

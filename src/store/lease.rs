@@ -9,7 +9,7 @@ use super::keys::{FIELD_PLAIN, FIELD_RECORD};
 use super::reply::RawEntry;
 use super::reply::Reply;
 use crate::error::BackendError;
-use crate::id::{EntryId, Fence, QueueName};
+use crate::id::{EntryId, QueueName};
 
 /// One delivery: an entry as it was handed out for the `count`th time. The owner is passed beside it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,16 +17,6 @@ pub(crate) struct Lease {
     pub(crate) queue: QueueName,
     pub(crate) entry: EntryId,
     pub(crate) count: u64,
-}
-
-impl Lease {
-    /// The token for users' own side effects.
-    pub(crate) const fn fence(&self) -> Fence {
-        Fence {
-            entry: self.entry,
-            count: self.count,
-        }
-    }
 }
 
 /// A delivery that came from somewhere else than a read: taken over, handed back, or found.
@@ -65,6 +55,7 @@ impl Delivery {
     }
 
     /// The right that comes with it.
+    #[cfg(test)]
     pub(crate) fn lease(&self) -> Lease {
         Lease {
             queue: self.queue.clone(),

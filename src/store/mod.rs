@@ -78,16 +78,13 @@ mod url_tests;
 
 use std::sync::Arc;
 
-pub(crate) use client_beat::ClientBeat;
-pub(crate) use counts::{Counts, Paused};
 pub(crate) use end_task::{EndReply, Ended, OWNER_DEAD_AFTER};
 pub(crate) use enqueue::{Batch, Enqueued, NewTask, Start};
-pub(crate) use ensure::Ensured;
 pub(crate) use fail::{Fail, Failed, Verdict};
 pub(crate) use find::Scanned;
 pub(crate) use lease::{Delivery, Lease};
-pub(crate) use look_up::{Found, LookUp, Wanted};
-pub(crate) use page::{Listed, ListedEntry, Page, PageCursor, PageOf};
+pub(crate) use look_up::{Found, Wanted};
+pub(crate) use page::{Listed, ListedEntry, PageCursor, PageOf};
 pub(crate) use park::Parking;
 pub(crate) use promote::Promoted;
 pub(crate) use reclaim::{ReclaimCursor, ReclaimTimes, Reclaimed};
@@ -95,8 +92,7 @@ pub(crate) use record::Record;
 pub(crate) use renew::{RenewTimes, Renewed};
 pub(crate) use run_now::RunNow;
 pub(crate) use settle::{Settled, Success};
-pub(crate) use sweep::{Parked, SweepCursor, SweepLimits, Swept};
-pub(crate) use upkeep_lock::Upkeep;
+pub(crate) use sweep::{Parked, SweepCursor, SweepLimits};
 
 use crate::id::Prefix;
 

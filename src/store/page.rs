@@ -37,6 +37,10 @@ pub(crate) enum PageOf {
     /// By the time of its end.
     Archived,
     /// Of this task name, by the time it was parked; see [`Store::parked_names`].
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the full inspector will list parked tasks")
+    )]
     Parked(String),
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct RawEntry {
 
 impl RawEntry {
     /// The first field and its value.
+    #[cfg(test)]
     pub(crate) fn first_field(&self) -> Option<&(Bytes, Bytes)> {
         self.fields.as_ref()?.first()
     }

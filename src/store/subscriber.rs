@@ -4,7 +4,7 @@
 //! is made again or when the listener is slow, and each has a poll behind it. It subscribes again
 //! by itself and asks for a sign of life now and then, since a silent channel looks like a dead one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::link::{Guard, Options};
-use crate::error::{BackendError, ConnectError};
+use crate::error::ConnectError;
 
 /// Messages that wait for a slow listener; more are dropped.
 const MAX_WAITING: usize = 1_024;
@@ -28,7 +28,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     guard: Arc<Guard>,
-    channels: Arc<Mutex<Vec<Bytes>>>,
     listener: AbortHandle,
 }
 
@@ -49,49 +48,15 @@ impl Subscriber {
     ) -> Result<(Self, mpsc::Receiver<ChannelMessage>), ConnectError> {
         let guard = Arc::new(Guard::connect(options, Some(options.command_timeout)).await?);
         let (sender, messages) = mpsc::channel(MAX_WAITING);
-        let channels = Arc::new(Mutex::new(channels));
         let reconnects = guard.reconnects();
         let (client, _) = guard.client()?;
         let incoming = client.message_rx();
-        subscribe(&client, &listed(&channels))
+        subscribe(&client, &channels)
             .await
             .map_err(|error| guard.error(&error))?;
-        let task = listen(
-            Arc::clone(&guard),
-            Arc::clone(&channels),
-            incoming,
-            reconnects,
-            sender,
-        );
+        let task = listen(Arc::clone(&guard), channels, incoming, reconnects, sender);
         let listener = tokio::spawn(task).abort_handle();
-        Ok((
-            Self {
-                guard,
-                channels,
-                listener,
-            },
-            messages,
-        ))
-    }
-
-    /// Listens to one more channel.
-    pub(crate) async fn add(&self, channel: Bytes) -> Result<(), BackendError> {
-        {
-            let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-            if channels.contains(&channel) {
-                return Ok(());
-            }
-            channels.push(channel.clone());
-        }
-        let (client, _) = self.guard.client()?;
-        subscribe(&client, &[channel])
-            .await
-            .map_err(|error| self.guard.error(&error))
-    }
-
-    /// Counts the times the connection was made again: messages may have been lost then.
-    pub(crate) fn reconnects(&self) -> watch::Receiver<u64> {
-        self.guard.reconnects()
+        Ok((Self { guard, listener }, messages))
     }
 
     /// Disconnects.
@@ -99,13 +64,6 @@ impl Subscriber {
         self.listener.abort();
         self.guard.close(false).await;
     }
-}
-
-fn listed(channels: &Mutex<Vec<Bytes>>) -> Vec<Bytes> {
-    channels
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
 }
 
 async fn subscribe(client: &Client, channels: &[Bytes]) -> Result<(), fred::error::Error> {
@@ -121,7 +79,7 @@ async fn subscribe(client: &Client, channels: &[Bytes]) -> Result<(), fred::erro
 
 async fn listen(
     guard: Arc<Guard>,
-    channels: Arc<Mutex<Vec<Bytes>>>,
+    channels: Vec<Bytes>,
     mut incoming: broadcast::Receiver<Message>,
     mut reconnects: watch::Receiver<u64>,
     sender: mpsc::Sender<ChannelMessage>,
@@ -162,13 +120,10 @@ async fn listen(
 }
 
 /// Subscribes on the client in use; `None` when the connection was closed.
-async fn again(
-    guard: &Guard,
-    channels: &Mutex<Vec<Bytes>>,
-) -> Option<broadcast::Receiver<Message>> {
+async fn again(guard: &Guard, channels: &[Bytes]) -> Option<broadcast::Receiver<Message>> {
     let (client, _) = guard.client().ok()?;
     let incoming = client.message_rx();
-    if let Err(error) = subscribe(&client, &listed(channels)).await {
+    if let Err(error) = subscribe(&client, channels).await {
         // The connection was lost again; the next reconnect follows.
         tracing::debug!(error = %guard.error(&error), "failed to subscribe");
     }

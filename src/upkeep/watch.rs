@@ -17,8 +17,8 @@ use crate::upkeep::{Host, Post};
 
 /// A holder looks at least this often for due tasks, in case a hint was lost.
 const POLL: Duration = Duration::from_secs(1);
-/// How often a holder sweeps.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How many of its passes a holder makes for each sweep.
+const PASSES_PER_SWEEP: u32 = 5;
 
 /// Watches one queue until the server stops.
 pub(crate) async fn watch(post: Post, host: Arc<dyn Host>) {
@@ -104,7 +104,7 @@ impl Watch {
         }
         if self
             .swept
-            .is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY)
+            .is_none_or(|swept| swept.elapsed() >= self.post.times.every * PASSES_PER_SWEEP)
         {
             self.sweep
                 .sweep(&self.post, &*self.host, upkeep.now)

@@ -5,14 +5,18 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::large_futures,
     reason = "the failure of a test is a panic, with what its children said"
 )]
 
 mod client;
+mod conformance;
+mod defects;
 mod derive;
 mod faults;
-mod flow;
 mod layers;
+mod limits;
 mod source;
 mod support;
 mod testing;

@@ -148,7 +148,7 @@ proptest! {
     fn every_notice_comes_back(task in task_id(), ending in ending()) {
         let notice = Notice { task, ending };
         let bytes = notice.encode();
-        prop_assert_eq!(Notice::task_of(&bytes).unwrap(), notice.task.clone());
+        prop_assert!(Notice::task_of(&bytes).unwrap() == notice.task);
         prop_assert_eq!(Notice::decode(&bytes).unwrap(), notice);
     }
 

@@ -25,16 +25,13 @@ enum Sign {
 
 async fn sign(scene: &Scene, sign: Sign) {
     match sign {
-        Sign::Renew => drop(scene.renew(&[]).await),
-        Sign::Reclaim => drop(scene.reclaim(1, true).await),
-        Sign::Start => drop(
-            scene
-                .store
-                .ensure_serving(&scene.q, QUIET, LEASE)
-                .await
-                .unwrap(),
-        ),
-        Sign::Lock => drop(lock(scene, "me").await),
+        Sign::Renew => _ = scene.renew(&[]).await,
+        Sign::Reclaim => _ = scene.reclaim(1, true).await,
+        Sign::Start => {
+            let started = scene.store.ensure_serving(&scene.q, QUIET, LEASE).await;
+            started.unwrap();
+        }
+        Sign::Lock => _ = lock(scene, "me").await,
     }
 }
 

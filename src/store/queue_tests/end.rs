@@ -1,3 +1,5 @@
+//! Ending tasks from outside: cancel, delete, archive, expire.
+
 use std::time::Duration;
 
 use bytes::Bytes;

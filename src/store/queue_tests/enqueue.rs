@@ -1,3 +1,5 @@
+//! Enqueue: batches, their numbers, repeats.
+
 use std::time::Duration;
 
 use bytes::Bytes;

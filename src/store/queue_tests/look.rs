@@ -1,3 +1,5 @@
+//! Look up, pages, search and counts.
+
 use std::collections::BTreeSet;
 
 use uuid::Uuid;

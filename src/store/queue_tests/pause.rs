@@ -1,3 +1,5 @@
+//! Pause and resume.
+
 use std::time::Duration;
 
 use bytes::Bytes;

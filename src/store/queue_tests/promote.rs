@@ -1,3 +1,5 @@
+//! What is due goes back into the stream.
+
 use bytes::Bytes;
 
 use super::{Rig, at, text};

@@ -1,10 +1,13 @@
+//! What the sweep removes, and what it leaves alone.
+
 use std::time::Duration;
 
 use super::{HOUR, Rig, task, task_with, text};
 use crate::envelope::{Ending, Parts};
 use crate::id::Millis;
+use crate::store::sweep::Swept;
 use crate::store::tests_server::until;
-use crate::store::{Batch, EndReply, Ended, Enqueued, SweepCursor, SweepLimits, Swept};
+use crate::store::{Batch, EndReply, Ended, Enqueued, SweepCursor, SweepLimits};
 
 const DEAD: Duration = Duration::from_secs(600);
 

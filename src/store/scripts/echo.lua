@@ -1,2 +1,8 @@
--- Answers with its keys and arguments: the test of how scripts are sent.
+-- Answers its arguments; for the tests of the connection.
+--
+-- KEYS   any
+-- ARGV   anything
+-- Reply  see the code
+-- Cost   none to speak of
+-- Atomic it writes nothing
 return { { KEYS, ARGV } }

@@ -44,11 +44,11 @@ async fn ten_thousand_awaited_tasks_survive_the_deaths_of_three_workers_and_of_r
         })
         .collect();
 
-    for (percent, victim) in [10, 25, 40].into_iter().zip(&mut workers) {
-        reach(&ended, percent).await;
-        victim.0.kill();
+    for (victim, worker) in workers.iter_mut().enumerate() {
+        reach(&ended, 10 + 15 * victim).await;
+        worker.0.kill();
         outstanding_enough(&ended);
-        *victim = setup.spawn();
+        *worker = setup.spawn();
     }
     let survivors = names_of_clients(&redis).await;
     assert!(

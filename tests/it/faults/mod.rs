@@ -18,34 +18,11 @@ mod worker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use streamfleet::testing::TestServer;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::support::alone::{alone, best_of_three, together};
 
 /// Generous: a deadline of a test is there to end it, not to measure.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-
-static MACHINE: RwLock<()> = RwLock::const_new(());
-
-/// For tests that measure no time.
-async fn together() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().await
-}
-
-/// For tests that do.
-async fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().await
-}
-
-/// Tries a measurement up to three times. It answers by how much it was late; all else panics.
-async fn best_of_three(mut measure: impl AsyncFnMut() -> Result<(), String>) {
-    let mut late = Vec::new();
-    for _ in 0..3 {
-        match measure().await {
-            Ok(()) => return,
-            Err(how) => late.push(how),
-        }
-    }
-    panic!("too late three times: {late:?}");
-}
 
 fn within(what: &str, took: Duration, limit: Duration) -> Result<(), String> {
     if took <= limit {

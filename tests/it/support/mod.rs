@@ -1,6 +1,7 @@
 //! What the tests share: a server of any kind, waiting for conditions, a proxy that breaks
 //! connections, child processes.
 
+pub(crate) mod alone;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;

@@ -21,13 +21,25 @@ pub(crate) enum Redis {
 
 impl Redis {
     pub(crate) async fn start(topology: Topology, aof: AofMode) -> Self {
+        Self::start_for(topology, aof, &[]).await
+    }
+
+    /// A server on which a test uses these prefixes; without any it is `streamfleet`.
+    pub(crate) async fn start_for(topology: Topology, aof: AofMode, prefixes: &[&str]) -> Self {
         match topology {
             Topology::Standalone => {
-                let server = TestServer::options().aof(aof).start().await.unwrap();
-                Self::Standalone(Box::new(server))
+                let mut options = TestServer::options().aof(aof);
+                for prefix in prefixes {
+                    options = options.prefix(*prefix);
+                }
+                Self::Standalone(Box::new(options.start().await.unwrap()))
             }
             Topology::Cluster => {
-                Self::Cluster(TestCluster::options().aof(aof).start().await.unwrap())
+                let mut options = TestCluster::options().aof(aof);
+                for prefix in prefixes {
+                    options = options.prefix(*prefix);
+                }
+                Self::Cluster(options.start().await.unwrap())
             }
         }
     }
@@ -48,6 +60,23 @@ impl Redis {
 
     pub(crate) fn kind(&self) -> ServerKind {
         self.nodes()[0].kind()
+    }
+
+    /// What it is, in one word.
+    pub(crate) fn title(&self) -> String {
+        let kind = self.kind().to_string().to_lowercase();
+        match self {
+            Self::Standalone(_) => kind,
+            Self::Cluster(_) => format!("{kind}-cluster"),
+        }
+    }
+
+    /// The node that holds a key.
+    pub(crate) fn node_of(&self, key: &str) -> &TestServer {
+        match self {
+            Self::Standalone(server) => server,
+            Self::Cluster(cluster) => cluster.node_of(key),
+        }
     }
 
     pub(crate) fn version(&self) -> &str {

@@ -1,0 +1,222 @@
+//! The private server of one run, and what it says about itself; cores, where the system lets us choose.
+
+use std::process::{Command, Stdio};
+
+use streamfleet::testing::{AofMode, TestServer};
+
+use crate::Result;
+use crate::wire::{Wire, command};
+
+/// A server of our own that nothing else uses. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Host {
+    server: TestServer,
+    wire: Wire,
+}
+
+impl Host {
+    pub(crate) async fn start(aof: AofMode) -> Result<Self> {
+        let server = TestServer::options().aof(aof).start().await?;
+        server.unchecked("the runs check what they need");
+        let wire = Wire::connect(server.port())?;
+        Ok(Self { server, wire })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub(crate) fn version(&self) -> String {
+        format!("{} {}", self.server.kind(), self.server.version())
+    }
+
+    /// Gives the server the first core, alone if the generator keeps away from it.
+    pub(crate) fn pin(&self) {
+        if let Some(pid) = self.server.pid() {
+            pin_all(pid, SERVER_CORE);
+        }
+    }
+
+    pub(crate) fn info(&mut self, section: &str) -> Result<String> {
+        command(&mut self.wire.out, &[b"INFO", section.as_bytes()]);
+        self.wire.send()?;
+        let text = self.wire.string()?;
+        Ok(String::from_utf8_lossy(self.wire.bytes(&text)).into_owned())
+    }
+
+    /// Seconds of processor time the server used so far, in all its threads.
+    pub(crate) fn cpu(&mut self) -> Result<f64> {
+        let info = self.info("cpu")?;
+        Ok(number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?)
+    }
+
+    pub(crate) fn memory(&mut self) -> Result<u64> {
+        Ok(number(&self.info("memory")?, "used_memory")? as u64)
+    }
+
+    /// How many commands came from outside since the last reset, our own questions not counted.
+    ///
+    /// Redis counts what scripts call among the others, so only the kinds that the library sends as
+    /// such are summed; its scripts call none of them.
+    pub(crate) fn received(&mut self) -> Result<u64> {
+        let info = self.info("commandstats")?;
+        let calls = |name: &str| {
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
+            line.split(',').next()?.parse::<u64>().ok()
+        };
+        Ok(RECEIVED.iter().filter_map(|name| calls(name)).sum())
+    }
+
+    pub(crate) fn reset_stats(&mut self) -> Result<()> {
+        self.wire.run(&[b"CONFIG", b"RESETSTAT"])
+    }
+
+    /// Removes everything but the scripts.
+    pub(crate) fn empty(&mut self) -> Result<()> {
+        self.wire.run(&[b"FLUSHALL"])
+    }
+
+    /// How many entries a stream has.
+    pub(crate) fn length(&mut self, key: &[u8]) -> Result<u64> {
+        command(&mut self.wire.out, &[b"XLEN", key]);
+        self.wire.send()?;
+        match self.wire.token()? {
+            crate::wire::Token::Int(length) => Ok(length.unsigned_abs()),
+            other => Err(format!("XLEN answered {other:?}").into()),
+        }
+    }
+
+    /// The value of the first entry of a stream.
+    #[cfg(test)]
+    pub(crate) fn first_value(&mut self, key: &[u8]) -> Result<Vec<u8>> {
+        command(
+            &mut self.wire.out,
+            &[b"XREAD", b"COUNT", b"1", b"STREAMS", key, b"0"],
+        );
+        self.wire.send()?;
+        let mut found = Vec::new();
+        self.wire.entries(&mut found)?;
+        let (_, value) = found.first().ok_or("the stream is empty")?;
+        Ok(self.wire.bytes(value).to_vec())
+    }
+}
+
+/// Commands of the library that are no calls of scripts.
+const RECEIVED: &[&str] = &[
+    "eval",
+    "evalsha",
+    "xreadgroup",
+    "xread",
+    "xtrim",
+    "sadd",
+    "set",
+    "script|load",
+    "ping",
+    "subscribe",
+    "auth",
+    "client|setname",
+    "client|unblock",
+    "client|id",
+    "client|kill",
+    "client|list",
+    "hello",
+    "select",
+    "role",
+];
+
+/// A field of an INFO reply.
+fn number(info: &str, name: &str) -> Result<f64> {
+    let found = info
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(found
+        .ok_or_else(|| format!("INFO has no {name}"))?
+        .trim()
+        .parse()?)
+}
+
+const SERVER_CORE: &str = "0";
+const GENERATOR_CORE: &str = "1";
+
+/// Whether there are two cores to part.
+fn has_two_cores() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2)
+}
+
+fn pin_all(pid: u32, core: &str) {
+    pin(&["-a", "-p", "-c", core, &pid.to_string()]);
+}
+
+/// Keeps the calling thread away from the core of the server. Without `taskset` nothing happens.
+pub(crate) fn pin_this_thread() {
+    let thread = std::fs::read_link("/proc/thread-self");
+    let Some(id) = thread
+        .ok()
+        .and_then(|path| path.file_name()?.to_str().map(str::to_owned))
+    else {
+        return;
+    };
+    pin(&["-p", "-c", GENERATOR_CORE, &id]);
+}
+
+fn pin(args: &[&str]) {
+    if has_two_cores() {
+        let mut taskset = Command::new("taskset");
+        let _ = taskset
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+/// XADD per second by `redis-benchmark` with these connections and this depth, if it is installed.
+pub(crate) fn redis_benchmark(
+    port: u16,
+    connections: u32,
+    depth: u32,
+    calls: u32,
+    value_bytes: usize,
+) -> Option<f64> {
+    let benchmark = ["valkey-benchmark", "redis-benchmark"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok())?;
+    let (port, connections, depth) = (port.to_string(), connections.to_string(), depth.to_string());
+    let (calls, value) = (calls.to_string(), ".".repeat(value_bytes));
+    let args = [
+        "-p",
+        &port,
+        "-c",
+        &connections,
+        "-P",
+        &depth,
+        "-n",
+        &calls,
+        "--csv",
+        "XADD",
+        "plain",
+        "*",
+        "t",
+        &value,
+    ];
+    let pinned = has_two_cores() && Command::new("taskset").arg("--version").output().is_ok();
+    let mut run = if pinned {
+        let mut run = Command::new("taskset");
+        run.args(["-c", GENERATOR_CORE, benchmark]);
+        run
+    } else {
+        Command::new(benchmark)
+    };
+    let output = run.args(args).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // "command","rps","avg_latency_ms",…; the command itself may hold anything, so from the end.
+    let line = text.lines().rfind(|line| line.contains("XADD"))?;
+    let fields: Vec<&str> = line.rsplitn(8, ',').collect();
+    fields.get(6)?.trim_matches('"').parse().ok()
+}

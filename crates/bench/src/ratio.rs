@@ -1,0 +1,273 @@
+//! The subcommand `ratio`: the limit and the library in turn, each with a server of its own.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use streamfleet::testing::AofMode;
+
+use crate::Result;
+use crate::cli::{Part, RatioArgs};
+use crate::fleet::{self, Shape};
+use crate::host::Host;
+use crate::limit::{Strength, weakness};
+use crate::rate::{Rate, median, spread};
+use crate::raw;
+use crate::scripts::Names;
+use crate::show::{self, Table, thousands};
+use crate::stats::Percentiles;
+
+/// The limit and the library in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Pair<T> {
+    raw: T,
+    library: T,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Rounds {
+    server: String,
+    tracked: Vec<Pair<Rate>>,
+    forget: Vec<Pair<Rate>>,
+    enqueue: Vec<Pair<Rate>>,
+    latency: Vec<Pair<Percentiles>>,
+}
+
+/// What the last line says: the library as a share of the limit, medians over the rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ratio {
+    tracked: f64,
+    forget: f64,
+    enqueue: f64,
+    server_cpu: f64,
+    latency: f64,
+    rounds: usize,
+    spread: f64,
+    raw_util: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    rounds: Rounds,
+    strength: Strength,
+    #[serde(flatten)]
+    ratio: Option<Ratio>,
+    warning: Option<String>,
+}
+
+pub(crate) async fn run(args: &RatioArgs, json: bool) -> Result<()> {
+    let mut rounds = Rounds::default();
+    for round in 0..args.rounds() {
+        for part in [Part::Tracked, Part::Forget, Part::Enqueue, Part::Latency] {
+            if args.measures(part) {
+                let name = format!("{part:?}").to_lowercase();
+                show::progress(&format!(
+                    "ratio: round {} of {}, {name}",
+                    round + 1,
+                    args.rounds()
+                ));
+                measure(&mut rounds, part, round, args).await?;
+            }
+        }
+    }
+    show::progress("ratio: plain XADD and redis-benchmark");
+    let strength = Strength::measure(args.time()).await?;
+    show::progress_over();
+    let ratio = args.is_whole().then(|| rounds.ratio());
+    let warning = ratio.and_then(|ratio| weakness(ratio.raw_util, &strength));
+    let report = Report {
+        rounds,
+        strength,
+        ratio,
+        warning,
+    };
+    if json {
+        show::print([serde_json::to_string_pretty(&report)?]);
+    } else {
+        report.print();
+    }
+    match (&report.warning, report.ratio) {
+        (Some(warning), Some(_)) if !args.print_weak => Err(warning.clone().into()),
+        (_, Some(ratio)) if !json => {
+            show::print([ratio.line()]);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One pair. Which of the two goes first alternates, so that a machine that slows down, or the heat
+/// of the one before, favours neither.
+async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs) -> Result<()> {
+    let mut limit = Host::start(AofMode::Off).await?;
+    let mut host = Host::start(AofMode::Off).await?;
+    rounds.server = limit.version();
+    let names = raw::prepare(&limit)?;
+    let raw_first = round.is_multiple_of(2);
+    let time = args.time();
+    if part == Part::Latency {
+        let before = if raw_first {
+            Some(raw::single(&limit, &names, time)?)
+        } else {
+            None
+        };
+        let library = fleet::single(&host, time, args.concurrency, Duration::ZERO).await?;
+        let raw = match before {
+            Some(raw) => raw,
+            None => raw::single(&limit, &names, time)?,
+        };
+        rounds.latency.push(Pair {
+            raw: raw.percentiles(),
+            library: library.result.percentiles(),
+        });
+        return names.check_known(host.port());
+    }
+    let before = if raw_first {
+        Some(raw_rate(&mut limit, &names, part, time)?)
+    } else {
+        None
+    };
+    let library = library_rate(&mut host, part, time, args).await?;
+    let raw = match before {
+        Some(raw) => raw,
+        None => raw_rate(&mut limit, &names, part, time)?,
+    };
+    let pair = Pair { raw, library };
+    match part {
+        Part::Forget => rounds.forget.push(pair),
+        Part::Enqueue => {
+            return {
+                rounds.enqueue.push(pair);
+                Ok(())
+            };
+        }
+        _ => rounds.tracked.push(pair),
+    }
+    names.check_known(host.port())
+}
+
+fn raw_rate(host: &mut Host, names: &Names, part: Part, time: Duration) -> Result<Rate> {
+    match part {
+        Part::Enqueue => raw::enqueue(host, names, time),
+        Part::Forget => raw::life(host, names, time, false),
+        _ => raw::life(host, names, time, true),
+    }
+}
+
+async fn library_rate(
+    host: &mut Host,
+    part: Part,
+    time: Duration,
+    args: &RatioArgs,
+) -> Result<Rate> {
+    let shape = Shape {
+        producers: args.producers,
+        chunk: args.chunk,
+        concurrency: args.concurrency,
+    };
+    match part {
+        Part::Enqueue => fleet::enqueue(host, time, shape).await,
+        Part::Forget => fleet::forget(host, time, shape).await,
+        _ => fleet::tracked(host, time, shape).await,
+    }
+}
+
+fn shares(pairs: &[Pair<Rate>]) -> Vec<f64> {
+    pairs
+        .iter()
+        .map(|pair| pair.library.per_second() / pair.raw.per_second())
+        .collect()
+}
+
+impl Rounds {
+    fn ratio(&self) -> Ratio {
+        let tracked = shares(&self.tracked);
+        Ratio {
+            tracked: median(tracked.iter().copied()),
+            forget: median(shares(&self.forget)),
+            enqueue: median(shares(&self.enqueue)),
+            server_cpu: median(
+                self.tracked
+                    .iter()
+                    .map(|pair| pair.library.server_us() / pair.raw.server_us()),
+            ),
+            latency: median(
+                self.latency
+                    .iter()
+                    .map(|pair| pair.library.p50 / pair.raw.p50),
+            ),
+            rounds: tracked.len(),
+            spread: spread(&tracked),
+            raw_util: median(self.tracked.iter().map(|pair| pair.raw.busy_share())),
+        }
+    }
+}
+
+impl Ratio {
+    fn line(&self) -> String {
+        format!(
+            "ratio tracked={:.2} forget={:.2} enqueue={:.2} server_cpu={:.2} latency={:.2} rounds={} spread={:.2} \
+             raw_util={:.2}",
+            self.tracked,
+            self.forget,
+            self.enqueue,
+            self.server_cpu,
+            self.latency,
+            self.rounds,
+            self.spread,
+            self.raw_util,
+        )
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        show::print([&self.rounds.server]);
+        let head = [
+            "",
+            "raw/s",
+            "library/s",
+            "share",
+            "spread",
+            "raw us",
+            "library us",
+            "raw util",
+            "library util",
+        ];
+        let mut table = Table::new(&head);
+        let rounds = &self.rounds;
+        for (name, pairs) in [
+            ("tracked", &rounds.tracked),
+            ("forget", &rounds.forget),
+            ("enqueue", &rounds.enqueue),
+        ] {
+            if pairs.is_empty() {
+                continue;
+            }
+            let of = |side: fn(&Pair<Rate>) -> f64| median(pairs.iter().map(side));
+            table.row([
+                name.to_owned(),
+                thousands(of(|pair| pair.raw.per_second())),
+                thousands(of(|pair| pair.library.per_second())),
+                format!("{:.2}", median(shares(pairs))),
+                format!("{:.2}", spread(&shares(pairs))),
+                format!("{:.1}", of(|pair| pair.raw.server_us())),
+                format!("{:.1}", of(|pair| pair.library.server_us())),
+                format!("{:.2}", of(|pair| pair.raw.busy_share())),
+                format!("{:.2}", of(|pair| pair.library.busy_share())),
+            ]);
+        }
+        show::print(table.lines());
+        if !rounds.latency.is_empty() {
+            let of = |side: fn(&Pair<Percentiles>) -> f64| median(rounds.latency.iter().map(side));
+            show::print([format!(
+                "one at a time: raw p50 {:.3} ms, p99 {:.3}; library p50 {:.3} ms, p99 {:.3}",
+                of(|pair| pair.raw.p50),
+                of(|pair| pair.raw.p99),
+                of(|pair| pair.library.p50),
+                of(|pair| pair.library.p99),
+            )]);
+        }
+        show::print([self.strength.line()]);
+    }
+}
