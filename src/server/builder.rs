@@ -244,7 +244,9 @@ impl<S: Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// How many processes a task may take down before it is archived as poison, 1 to 100; 3 unless set.
+    /// How many processes a task may take down while it runs as the only suspect, before it is
+    /// archived as poison, 1 to 100; 3 unless set. Two deaths before that are held against nobody:
+    /// whatever else ran in the process may have been the cause.
     pub const fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.max_crashes = crashes;
         self

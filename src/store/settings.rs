@@ -69,7 +69,8 @@ pub(super) fn build(
         ..PerformanceConfig::default()
     };
     // fred adds its jitter before it cuts at the longest delay, so that has to differ as well.
-    let longest = 1_500 + fastrand::u32(0..=500);
+    // Work goes on within two seconds of a server's return, so the longest wait is well below.
+    let longest = 1_000 + fastrand::u32(0..=500);
     let policy = ReconnectPolicy::new_exponential(0, 50, longest, 2);
     Ok(Client::new(
         config,

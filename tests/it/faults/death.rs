@@ -36,7 +36,7 @@ async fn what_a_killed_worker_ran_starts_elsewhere_within_the_lease_and_three_se
         lives.stop().await;
         client.close().await;
         redis.finish().await;
-        println!("the last start after {took:?}");
+        eprintln!("the last start after {took:?}");
         within("the last start", took, setup.lease + Duration::from_secs(3))
     })
     .await;
@@ -142,7 +142,7 @@ async fn what_a_clean_stop_hands_back_starts_elsewhere_within_a_second() {
         stays.stop().await;
         client.close().await;
         redis.finish().await;
-        println!("the last start after {took:?}");
+        eprintln!("the last start after {took:?}");
         within("the last start", took, Duration::from_secs(1))
     })
     .await;

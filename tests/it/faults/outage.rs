@@ -36,13 +36,21 @@ impl Away {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_redis_makes_nobody_look_dead_whoever_comes_first() {
     let _together = together().await;
-    whoever_comes_first(Away::Frozen, LEASE + Duration::from_secs(5)).await;
+    Box::pin(whoever_comes_first(
+        Away::Frozen,
+        LEASE + Duration::from_secs(5),
+    ))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_makes_nobody_look_dead_whoever_comes_first() {
     let _together = together().await;
-    whoever_comes_first(Away::Killed, LEASE + Duration::from_secs(1)).await;
+    Box::pin(whoever_comes_first(
+        Away::Killed,
+        LEASE + Duration::from_secs(1),
+    ))
+    .await;
 }
 
 /// The upkeep looks much more often than leases are renewed; the other way round; and a fresh worker
@@ -165,7 +173,7 @@ async fn is_calm(away: Away) {
     });
     // Each of the three is a try.
     let first = starts.iter().flatten().min().unwrap();
-    println!("{away:?}: starts after {starts:?} ms");
+    eprintln!("{away:?}: starts after {starts:?} ms");
     assert!(
         *first <= 2_000,
         "{away:?}: work went on after {starts:?} ms"
@@ -173,8 +181,7 @@ async fn is_calm(away: Away) {
     for worker in &workers {
         worker.stop().await;
     }
-    let client_of_early = early;
-    drop(client_of_early);
+    drop(early);
     client.close().await;
     redis.finish().await;
 }
