@@ -263,7 +263,7 @@ pub(super) async fn a_task_is_found_by_its_id_in_every_state(world: &World) {
             .into_iter()
             .map(|task| task.id)
             .collect();
-        assert_eq!(ids, std::slice::from_ref(id));
+        assert!(ids == [id.clone()], "{ids:?}");
     }
     app.open();
     ended(&of_each.active).await.unwrap();

@@ -14,6 +14,7 @@ mod receivers;
 mod rights;
 mod sentinel;
 mod starvation;
+mod taking;
 #[cfg(feature = "tls")]
 mod tls;
 

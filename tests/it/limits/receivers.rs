@@ -128,3 +128,19 @@ async fn a_thousand_refused_enqueues_leave_no_waiter() {
     client.close().await;
     redis.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_closes_in_order_after_a_flush() {
+    let _together = together().await;
+    let redis = TestServer::start().await.unwrap();
+    let client = Client::connect(redis.url()).await.unwrap();
+    let handle = client.enqueue(Job::quick(1)).await.unwrap();
+    ask(&redis, &["FLUSHALL"]).await;
+    let began = std::time::Instant::now();
+    client.close().await;
+    assert!(began.elapsed() < ms(3_000), "{:?}", began.elapsed());
+    // Either it learnt of the loss, or of the close; it does not hang.
+    assert!(handle.result_timeout(LONG).await.is_err());
+    // No connection is left: that is checked here.
+    redis.finish().await;
+}
