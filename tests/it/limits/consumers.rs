@@ -28,7 +28,7 @@ async fn a_server_that_stops_takes_its_consumer_along() {
         let worker = Worker::start(&client, |server| server.label("same"));
         let handle = client.enqueue(Job::quick(n)).await.unwrap();
         assert_eq!(handle.result().await.unwrap(), 3 * n);
-        assert_eq!(consumers(&redis).await, [worker.id.clone()]);
+        assert_eq!(consumers(&redis).await, std::slice::from_ref(&worker.id));
         worker.stop().await;
         assert!(consumers(&redis).await.is_empty());
     }

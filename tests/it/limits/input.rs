@@ -23,9 +23,12 @@ enum Fate {
     Parked,
 }
 
+/// The fields of one stream entry.
+type Fields = Vec<(&'static [u8], Vec<u8>)>;
+
 /// Every entry of the table by its task's id, its fields, and its fate. Without an id that can be read
 /// a task is kept under that of its entry.
-fn entries() -> Vec<(&'static str, Vec<(&'static [u8], Vec<u8>)>, Fate)> {
+fn entries() -> Vec<(&'static str, Fields, Fate)> {
     use Fate::{Archived, Expired, Parked, Run};
     let with = |id: &str, change: fn(&mut Envelope)| {
         let mut envelope = Envelope::new(id);
