@@ -61,7 +61,9 @@ impl Head {
 pub(super) fn made_at(id: &TaskId) -> Millis {
     let of_v7 = |uuid: &Uuid| {
         let bytes = uuid.as_bytes();
-        let millis = bytes[..6].iter().fold(0, |millis, byte| (millis << 8) | u64::from(*byte));
+        let millis = bytes[..6]
+            .iter()
+            .fold(0, |millis, byte| (millis << 8) | u64::from(*byte));
         (uuid.get_version_num() == 7).then_some(Millis(millis))
     };
     id.as_uuid().and_then(of_v7).unwrap_or_default()

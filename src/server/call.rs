@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, CatchUnwind};
 use tokio::time::Instant;
 
 use crate::envelope::{MAX_TEXT_BYTES, cut_text};
@@ -57,36 +58,62 @@ pub(crate) enum Ran {
     Dropped(StopReason),
 }
 
-/// Runs a handler to its end.
-pub(crate) async fn call(
-    handler: &dyn AnyHandler,
-    run: Arc<Run>,
-    payload: Bytes,
-    codec: Codec,
+/// A handler that is about to run.
+pub(crate) struct Call<'a> {
+    handler: &'a dyn AnyHandler,
+    /// The handler's future; or the panic of one that panicked before there was a future.
+    made: Result<BoxFuture<'static, HandlerEnd>, Box<dyn Any + Send>>,
+}
+
+impl<'a> Call<'a> {
+    /// Calls the handler; nothing of an async handler runs before [`run`](Self::run).
+    pub(crate) fn new(
+        handler: &'a dyn AnyHandler,
+        run: Arc<Run>,
+        payload: Bytes,
+        codec: Codec,
+    ) -> Self {
+        let made = catch_unwind(AssertUnwindSafe(|| handler.run(run, payload, codec)));
+        Self { handler, made }
+    }
+
+    /// Runs it to its end.
+    pub(crate) async fn run(self, held: &Held, cut: &Cut, grace: Duration) -> Ran {
+        let mut running = match self.made {
+            Ok(future) => AssertUnwindSafe(future).catch_unwind(),
+            Err(panic) => return Ran::Panicked(panic_text(&*panic)),
+        };
+        // Most handlers that need no waiting are done at the first poll: they pay for no timer.
+        let first = std::future::poll_fn(|cx| match running.poll_unpin(cx) {
+            Poll::Ready(end) => Poll::Ready(Some(end)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await;
+        match first {
+            Some(end) => returned(end),
+            None => {
+                let outlives = self.handler.outlives_its_future();
+                Box::pin(wait(running, held, cut, grace, outlives)).await
+            }
+        }
+    }
+}
+
+/// A handler that runs, with its panics caught.
+type Running = CatchUnwind<AssertUnwindSafe<BoxFuture<'static, HandlerEnd>>>;
+
+/// Waits for a handler until its time is over, and then for the grace.
+async fn wait(
+    mut running: Running,
+    held: &Held,
     cut: &Cut,
     grace: Duration,
+    outlives: bool,
 ) -> Ran {
-    let held = Arc::clone(&run.held);
-    let outlives = handler.outlives_its_future();
-    // A handler that is not async may panic before there is a future.
-    let made = catch_unwind(AssertUnwindSafe(|| handler.run(run, payload, codec)));
-    let mut running = match made {
-        Ok(future) => AssertUnwindSafe(future).catch_unwind(),
-        Err(panic) => return Ran::Panicked(panic_text(&*panic)),
-    };
-    // Most handlers that need no waiting are done at the first poll: they pay for no timer.
-    let first = std::future::poll_fn(|cx| match running.poll_unpin(cx) {
-        Poll::Ready(end) => Poll::Ready(Some(end)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await;
-    if let Some(end) = first {
-        return returned(end);
-    }
     let reason = tokio::select! {
         biased;
         end = &mut running => return returned(end),
-        reason = told(&held, cut) => reason,
+        reason = told(held, cut) => reason,
     };
     // A blocking handler cannot be dropped: its thread goes on, so its lease and its slot do too.
     let end = if outlives {
@@ -99,7 +126,10 @@ pub(crate) async fn call(
     };
     match end {
         Ok(end) => returned(end),
-        Err(_) => Ran::Dropped(reason),
+        Err(_) => {
+            tracing::debug!(entry = %held.entry, "a handler did not stop when told and was dropped");
+            Ran::Dropped(reason)
+        }
     }
 }
 

@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::envelope::Ending;
 use crate::lifecycle::{self, Next, decide};
@@ -25,36 +28,41 @@ use crate::store::{Delivery, Success, Verdict};
 /// Ends a run by what came out of the handler. The slot is kept until Redis has a failure, and given
 /// back as soon as a success waits for its settler.
 pub(crate) async fn conclude(
-    core: &Arc<Core>,
+    core: &Core,
     held: &Arc<Held>,
     subject: &Subject,
     ran: Ran,
     cut: &Cut,
     begun: bool,
-    slot: Option<Slot>,
+    slot: Slot,
 ) {
+    match ran {
+        // A success counts whatever the run was told meanwhile: the work is done, and the first
+        // completion of an entry wins.
+        Ran::Returned(HandlerEnd::Succeeded { codec, output })
+            if output.len() <= core.settings.max_payload =>
+        {
+            let ending = Ending::Succeeded { codec, output };
+            if let Some(done) = offer(core, held, subject, ending) {
+                Box::pin(hand_over(core, done)).await;
+            }
+        }
+        ran => Box::pin(fail(core, held, subject, ran, cut, begun)).await,
+    }
+    drop(slot);
+}
+
+/// Ends a run that did not succeed.
+async fn fail(core: &Core, held: &Held, subject: &Subject, ran: Ran, cut: &Cut, begun: bool) {
     let told = held.signal.reason();
     let limit = core.settings.max_payload;
     let (run, ending) = match ran {
-        // A success counts whatever the run was told meanwhile: the work is done, and the first
-        // completion of an entry wins.
-        Ran::Returned(HandlerEnd::Succeeded { codec, output }) => {
-            if output.len() > limit {
-                let bytes = output.len();
-                (
-                    lifecycle::Run::OutputTooLarge,
-                    Ending::OutputTooLarge { bytes, limit },
-                )
-            } else {
-                return succeed(
-                    core,
-                    held,
-                    subject,
-                    Ending::Succeeded { codec, output },
-                    slot,
-                )
-                .await;
-            }
+        Ran::Returned(HandlerEnd::Succeeded { output, .. }) => {
+            let bytes = output.len();
+            (
+                lifecycle::Run::OutputTooLarge,
+                Ending::OutputTooLarge { bytes, limit },
+            )
         }
         Ran::Returned(HandlerEnd::Undecodable(wrong)) => {
             (lifecycle::Run::Undecodable, Ending::Undecodable(wrong))
@@ -89,7 +97,6 @@ pub(crate) async fn conclude(
         Ran::Dropped(reason) => return stopped(core, held, subject, reason, cut, begun).await,
     };
     end(core, held, subject, &run, ending).await;
-    drop(slot);
 }
 
 /// Ends a run that was told to stop.
@@ -146,7 +153,7 @@ pub(crate) async fn unstarted(core: &Core, held: &Held, delivery: &Delivery) {
     match held.signal.reason() {
         Some(StopReason::LeaseLost) => core.lane(held.lane).held.remove(held),
         Some(StopReason::Cancelled) => {
-            let subject = Subject::undecoded(delivery);
+            let subject = Subject::of(delivery);
             end(
                 core,
                 held,
@@ -160,14 +167,8 @@ pub(crate) async fn unstarted(core: &Core, held: &Held, delivery: &Delivery) {
     }
 }
 
-/// Hands a success to the settler.
-async fn succeed(
-    core: &Core,
-    held: &Arc<Held>,
-    subject: &Subject,
-    ending: Ending,
-    slot: Option<Slot>,
-) {
+/// Hands a success to the settler. Answers it back when the settler cannot take it now.
+fn offer(core: &Core, held: &Arc<Held>, subject: &Subject, ending: Ending) -> Option<Done> {
     held.start_ending();
     let notice = match &subject.client {
         Some(_) => subject.notice(ending),
@@ -182,81 +183,90 @@ async fn succeed(
             notice,
         },
     };
-    // The settler ends only after the last run, so the channel is open as long as there is one.
-    if core.lane(held.lane).done.send(done).await.is_err() {
-        tracing::error!(task = %subject.id, "a finished task found no settler; its lease will end");
+    match core.lane(held.lane).done.try_send(done) {
+        Ok(()) => None,
+        Err(TrySendError::Full(done) | TrySendError::Closed(done)) => Some(done),
     }
-    drop(slot);
+}
+
+/// Waits with a success until the settler takes it.
+async fn hand_over(core: &Core, done: Done) {
+    let entry = done.held.entry;
+    // The settler ends only after the last run, so the channel is open as long as there is one.
+    if core.lane(done.held.lane).done.send(done).await.is_err() {
+        tracing::error!(%entry, "a finished task found no settler; its lease will end");
+    }
 }
 
 /// Ends a delivery otherwise than by success: retried, archived, cancelled, expired or discarded.
-pub(crate) async fn end(
-    core: &Core,
-    held: &Held,
-    subject: &Subject,
-    run: &lifecycle::Run,
+pub(crate) fn end<'a>(
+    core: &'a Core,
+    held: &'a Held,
+    subject: &'a Subject,
+    run: &'a lifecycle::Run,
     ending: Ending,
-) {
-    held.start_ending();
-    let parts = subject.envelope.as_ref().map(|envelope| &envelope.parts);
-    let attempt = subject
-        .envelope
-        .as_ref()
-        .map_or(0, |envelope| envelope.attempt);
-    let next = decide(
-        run,
-        attempt,
-        parts
-            .and_then(|parts| parts.max_retries)
-            .unwrap_or(DEFAULT_MAX_RETRIES),
-        parts.and_then(|parts| parts.backoff).unwrap_or_default(),
-        parts.and_then(|parts| parts.deadline),
-        core.clock.now(),
-        fastrand::f64(),
-    );
-    let error = ending.text();
-    let reason = ending.word();
-    let envelope = match (&next, &subject.envelope) {
-        (Next::Retry { attempt, .. }, Some(envelope)) => envelope.with_attempt(*attempt),
-        _ => subject.raw.clone(),
-    };
-    let verdict = match next {
-        Next::Retry { delay, .. } => Verdict::Retry {
-            delay,
-            reason,
-            error: &error,
-        },
-        Next::Snooze { delay } => Verdict::Snooze { delay },
-        Next::Archive => Verdict::Archive {
-            reason,
-            error: &error,
-            notice: subject.notice(ending),
-        },
-        Next::Cancel => Verdict::Cancel {
-            notice: subject.notice(Ending::Cancelled),
-        },
-        Next::Expire => Verdict::Expire {
-            notice: subject.notice(Ending::Expired),
-        },
-        Next::Discard => Verdict::Discard {
-            notice: subject.notice(Ending::Discarded(error.clone())),
-        },
-    };
-    let wrote = write(core, held, subject, &envelope, &verdict).await;
-    core.lane(held.lane).held.remove(held);
-    match (wrote, &verdict) {
-        (Wrote::Refused, _) => core.lose(held),
-        (Wrote::GivenUp, _) => {}
-        (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
-        (Wrote::Done, Verdict::Retry { .. }) => add(&core.counts.retried, 1),
-        (Wrote::Done, Verdict::Snooze { .. }) => add(&core.counts.snoozed, 1),
-        (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
-            queue: core.lane(held.lane).queue.clone(),
-            id: subject.id.clone(),
-            name: subject.name.to_string(),
-            reason,
-            error,
-        }),
-        (Wrote::Done, _) => add(&core.counts.ended, 1),
+) -> BoxFuture<'a, ()> {
+    async move {
+        held.start_ending();
+        let stored = subject.envelope();
+        let parts = stored.as_ref().map(|envelope| &envelope.parts);
+        let attempt = stored.as_ref().map_or(0, |envelope| envelope.attempt);
+        let next = decide(
+            run,
+            attempt,
+            parts
+                .and_then(|parts| parts.max_retries)
+                .unwrap_or(DEFAULT_MAX_RETRIES),
+            parts.and_then(|parts| parts.backoff).unwrap_or_default(),
+            parts.and_then(|parts| parts.deadline),
+            core.clock.now(),
+            fastrand::f64(),
+        );
+        let error = ending.text();
+        let reason = ending.word();
+        let envelope = match (&next, &stored) {
+            (Next::Retry { attempt, .. }, Some(envelope)) => envelope.with_attempt(*attempt),
+            _ => subject.raw.clone(),
+        };
+        let verdict = match next {
+            Next::Retry { delay, .. } => Verdict::Retry {
+                delay,
+                reason,
+                error: &error,
+            },
+            Next::Snooze { delay } => Verdict::Snooze { delay },
+            Next::Archive => Verdict::Archive {
+                reason,
+                error: &error,
+                notice: subject.notice(ending),
+            },
+            Next::Cancel => Verdict::Cancel {
+                notice: subject.notice(Ending::Cancelled),
+            },
+            Next::Expire => Verdict::Expire {
+                notice: subject.notice(Ending::Expired),
+            },
+            Next::Discard => Verdict::Discard {
+                notice: subject.notice(Ending::Discarded(error.clone())),
+            },
+        };
+        let wrote = write(core, held, subject, &envelope, &verdict).await;
+        core.lane(held.lane).held.remove(held);
+        match (wrote, &verdict) {
+            (Wrote::Refused, _) => core.lose(held),
+            (Wrote::GivenUp, _) => {}
+            (Wrote::Cancelled, _) => add(&core.counts.ended, 1),
+            (Wrote::Done, Verdict::Retry { .. }) => add(&core.counts.retried, 1),
+            (Wrote::Done, Verdict::Snooze { .. }) => add(&core.counts.snoozed, 1),
+            (Wrote::Done, Verdict::Archive { .. }) => core.note_archived(&ArchivedTask {
+                queue: core.lane(held.lane).queue.clone(),
+                id: subject.id.clone(),
+                name: subject.name.to_string(),
+                reason,
+                error,
+            }),
+            (Wrote::Done, _) => add(&core.counts.ended, 1),
+        }
     }
+    .boxed()
 }

@@ -2,10 +2,14 @@
 //!
 //! Layer 4. All of them are refused when the delivery is not ours any more; then nothing was
 //! written, and the run is told that it lost its lease. Called by `run` and `conclude`.
+//!
+//! Boxed, as is `conclude::end`: the future of every run would hold the largest of them.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::envelope::Ending;
 use crate::error::{BackendError, BackendKind};
@@ -107,9 +111,12 @@ async fn still_ours(core: &Core, held: &Held, count: u64) -> Result<bool, Backen
 }
 
 /// Hands a delivery back that was not started.
-pub(crate) async fn release(core: &Core, held: &Held, begun: bool) {
-    hand_back(core, held, begun).await;
-    add(&core.counts.released, 1);
+pub(crate) fn release<'a>(core: &'a Core, held: &'a Held, begun: bool) -> BoxFuture<'a, ()> {
+    async move {
+        hand_back(core, held, begun).await;
+        add(&core.counts.released, 1);
+    }
+    .boxed()
 }
 
 /// Hands a delivery back: to be run elsewhere, without counting an attempt.
@@ -162,33 +169,41 @@ pub(crate) async fn begin(core: &Core, held: &Held) -> Option<u32> {
 }
 
 /// Puts a task aside for a server that knows its name or its version.
-pub(crate) async fn park(core: &Core, held: &Held, subject: &Subject, version: Option<u8>) {
-    held.start_ending();
-    let place = core.lane(held.lane);
-    let cancelled_notice = subject.notice(Ending::Cancelled);
-    let mut patience = Patience::default();
-    loop {
-        let lease = core.lease(held);
-        let parking = Parking {
-            lease: &lease,
-            task: &subject.id,
-            name: &subject.name,
-            version,
-            client: subject.client.as_ref(),
-            envelope: &subject.raw,
-            cancelled_notice: &cancelled_notice,
-        };
-        match core.store.park(&parking, &core.me).await {
-            Ok(_) => break,
-            Err(error) => {
-                if !back_off(core, held, &error, &mut patience, "failed to park a task").await {
-                    break;
+pub(crate) fn park<'a>(
+    core: &'a Core,
+    held: &'a Held,
+    subject: &'a Subject,
+    version: Option<u8>,
+) -> BoxFuture<'a, ()> {
+    async move {
+        held.start_ending();
+        let place = core.lane(held.lane);
+        let cancelled_notice = subject.notice(Ending::Cancelled);
+        let mut patience = Patience::default();
+        loop {
+            let lease = core.lease(held);
+            let parking = Parking {
+                lease: &lease,
+                task: &subject.id,
+                name: &subject.name,
+                version,
+                client: subject.client.as_ref(),
+                envelope: &subject.raw,
+                cancelled_notice: &cancelled_notice,
+            };
+            match core.store.park(&parking, &core.me).await {
+                Ok(_) => break,
+                Err(error) => {
+                    if !back_off(core, held, &error, &mut patience, "failed to park a task").await {
+                        break;
+                    }
                 }
             }
         }
+        tracing::info!(queue = %place.queue, task = %subject.id, name = %subject.name, ?version, "parked a task this server does not know");
+        place.held.remove(held);
     }
-    tracing::info!(queue = %place.queue, task = %subject.id, name = %subject.name, ?version, "parked a task this server does not know");
-    place.held.remove(held);
+    .boxed()
 }
 
 /// Waits after an error, and makes a group again that is gone. `false` when the server is gone and

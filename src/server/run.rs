@@ -12,7 +12,7 @@ use crate::envelope::Ending;
 use crate::envelope::{Envelope, EnvelopeError, Limits};
 use crate::lifecycle;
 use crate::options::{DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT};
-use crate::server::call::{Cut, Ran, call};
+use crate::server::call::{Call, Cut};
 use crate::server::context::Run;
 use crate::server::core::{Core, Slot};
 use crate::server::run_info::{Held, RunFacts};
@@ -28,6 +28,27 @@ pub(crate) async fn run(
     slot: Option<Slot>,
     suspect: Option<OwnedSemaphorePermit>,
 ) {
+    match slot {
+        Some(slot) if !delivery.suspect && may_start(&core, &held) => {
+            start(&core, &held, &delivery, slot, false).await;
+        }
+        slot => Box::pin(wait_and_run(&core, &held, &delivery, slot, suspect)).await,
+    }
+}
+
+/// Neither the stop nor an end of this delivery came first.
+fn may_start(core: &Core, held: &Held) -> bool {
+    !core.is_stopping() && held.signal.reason().is_none()
+}
+
+/// The rare ways: no slot yet, a suspect, or something that will not be started any more.
+async fn wait_and_run(
+    core: &Arc<Core>,
+    held: &Arc<Held>,
+    delivery: &Delivery,
+    slot: Option<Slot>,
+    suspect: Option<OwnedSemaphorePermit>,
+) {
     let lane = match suspect {
         // One that was found again, or handed back by another server, comes without its lane.
         None if delivery.suspect => Arc::clone(&core.suspect_lane).acquire_owned().await.ok(),
@@ -37,30 +58,31 @@ pub(crate) async fn run(
         Some(slot) => Some(slot),
         None => core.slots(1).await,
     };
-    // While this waited, the stop may have come, or the delivery may have been lost or cancelled.
-    if slot.is_none() || core.is_stopping() {
-        fenced::release(&core, &held, false).await;
-    } else if held.signal.reason().is_some() {
-        conclude::unstarted(&core, &held, &delivery).await;
-    } else if delivery.suspect {
-        run_suspect(&core, &held, delivery, slot).await;
-    } else {
-        start(&core, &held, delivery, slot, false).await;
+    match slot {
+        Some(slot) if may_start(core, held) => {
+            if delivery.suspect {
+                run_suspect(core, held, delivery, slot).await;
+            } else {
+                start(core, held, delivery, slot, false).await;
+            }
+        }
+        _ if held.signal.reason().is_some() => conclude::unstarted(core, held, delivery).await,
+        _ => fenced::release(core, held, false).await,
     }
     drop(lane);
 }
 
 /// A task that was running when a process died, more than once: it is counted before it starts, and
 /// it ends here, undecoded, when it took down too many.
-async fn run_suspect(core: &Arc<Core>, held: &Arc<Held>, delivery: Delivery, slot: Option<Slot>) {
+async fn run_suspect(core: &Arc<Core>, held: &Arc<Held>, delivery: &Delivery, slot: Slot) {
     if delivery.crashes >= core.settings.max_crashes {
-        let subject = Subject::undecoded(&delivery);
         let crashes = delivery.crashes;
+        let poison = lifecycle::Run::Poison;
         conclude::end(
             core,
             held,
-            &subject,
-            &lifecycle::Run::Poison,
+            &Subject::of(delivery),
+            &poison,
             Ending::Poison { crashes },
         )
         .await;
@@ -70,82 +92,111 @@ async fn run_suspect(core: &Arc<Core>, held: &Arc<Held>, delivery: Delivery, slo
     }
 }
 
-/// Reads the envelope and runs the handler, or finds out why it cannot.
-async fn start(
-    core: &Arc<Core>,
+/// Runs the handler, or ends what has none.
+async fn start(core: &Arc<Core>, held: &Arc<Held>, delivery: &Delivery, slot: Slot, begun: bool) {
+    match prepare(core, held, delivery) {
+        Ok(Ready { subject, cut, call }) => {
+            let ran = call.run(held, &cut, core.settings.handler_grace).await;
+            conclude::conclude(core, held, &subject, ran, &cut, begun, slot).await;
+        }
+        Err(wrong) => Box::pin(wrong.end(core, held, &Subject::of(delivery))).await,
+    }
+}
+
+/// What a handler is called with, and what is needed when it has ended.
+struct Ready<'a> {
+    subject: Subject,
+    cut: Cut,
+    call: Call<'a>,
+}
+
+/// Why no handler is called.
+enum Unrunnable {
+    /// No handler has this name, or, with a version, nobody here can read the envelope.
+    Unknown(Option<u8>),
+    Undecodable(String),
+    Expired,
+}
+
+impl Unrunnable {
+    async fn end(self, core: &Core, held: &Held, subject: &Subject) {
+        match self {
+            Self::Unknown(version) => fenced::park(core, held, subject, version).await,
+            Self::Undecodable(wrong) => {
+                let run = lifecycle::Run::Undecodable;
+                conclude::end(core, held, subject, &run, Ending::Undecodable(wrong)).await;
+            }
+            Self::Expired => {
+                let run = lifecycle::Run::Expired;
+                conclude::end(core, held, subject, &run, Ending::Expired).await;
+            }
+        }
+    }
+}
+
+/// Reads the envelope and finds the handler.
+fn prepare<'a>(
+    core: &'a Core,
     held: &Arc<Held>,
-    delivery: Delivery,
-    slot: Option<Slot>,
-    begun: bool,
-) {
+    delivery: &Delivery,
+) -> Result<Ready<'a>, Unrunnable> {
     let limits = Limits {
         max_bytes: core.settings.max_payload,
     };
-    let envelope = match Envelope::decode(&delivery.envelope, &limits) {
-        Ok(envelope) => envelope,
-        Err(EnvelopeError::UnsupportedVersion(version)) => {
-            let subject = Subject::undecoded(&delivery);
-            return fenced::park(core, held, &subject, Some(version)).await;
-        }
-        Err(wrong) => {
-            let subject = Subject::undecoded(&delivery);
-            let ending = Ending::Undecodable(wrong.to_string());
-            return conclude::end(core, held, &subject, &lifecycle::Run::Undecodable, ending).await;
-        }
-    };
-    let Some(handler) = core.handlers.get(&*envelope.name) else {
-        let subject = Subject::of(envelope, &delivery);
-        return fenced::park(core, held, &subject, None).await;
-    };
+    let envelope = Envelope::decode(&delivery.envelope, &limits).map_err(|wrong| match wrong {
+        EnvelopeError::UnsupportedVersion(version) => Unrunnable::Unknown(Some(version)),
+        wrong => Unrunnable::Undecodable(wrong.to_string()),
+    })?;
+    let handler = core
+        .handlers
+        .get(&*envelope.name)
+        .ok_or(Unrunnable::Unknown(None))?;
     let now = core.clock.now();
     let deadline = envelope.parts.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {
-        let subject = Subject::of(envelope, &delivery);
-        return conclude::end(
-            core,
-            held,
-            &subject,
-            &lifecycle::Run::Expired,
-            Ending::Expired,
-        )
-        .await;
+        return Err(Unrunnable::Expired);
     }
-    let cut = Cut::of(
-        envelope.parts.timeout.unwrap_or(DEFAULT_TIMEOUT),
-        deadline,
-        now,
-    );
-    let run = Run {
-        queue: delivery.queue.clone(),
-        held: Arc::clone(held),
-        facts: facts(&envelope, &cut),
-        client: Some(core.client.clone()),
-    };
-    let payload = envelope.payload.clone();
-    let codec = envelope.codec;
-    let ran = call(
-        &**handler,
-        Arc::new(run),
-        payload,
-        codec,
-        &cut,
-        core.settings.handler_grace,
-    )
-    .await;
-    if matches!(ran, Ran::Dropped(_)) {
-        tracing::debug!(task = %envelope.id, "a handler did not stop when told and was dropped");
-    }
-    let subject = Subject::of(envelope, &delivery);
-    conclude::conclude(core, held, &subject, ran, &cut, begun, slot).await;
-}
-
-fn facts(envelope: &Envelope, cut: &Cut) -> RunFacts {
-    RunFacts {
+    let timeout = envelope.parts.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let cut = Cut::of(timeout, deadline, now);
+    let subject = Subject {
         id: envelope.id.clone(),
+        name: envelope.name,
+        client: envelope.client,
+        has_record: delivery.has_record,
+        raw: delivery.envelope.clone(),
+    };
+    let facts = RunFacts {
+        id: envelope.id,
         failed: envelope.attempt,
         max_retries: envelope.parts.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
         enqueued_at: envelope.enqueued_at,
         cut_off: cut.at,
-        headers: envelope.parts.headers.clone(),
+        headers: envelope.parts.headers,
+    };
+    let run = Run {
+        queue: delivery.queue.clone(),
+        held: Arc::clone(held),
+        facts,
+        client: Some(core.client.clone()),
+    };
+    let call = Call::new(&**handler, Arc::new(run), envelope.payload, envelope.codec);
+    Ok(Ready { subject, cut, call })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of what a function returns, without calling it.
+    fn size_of_return<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_future_of_a_run_is_small() {
+        // Each delivery allocates one. At 9.5 KB, with rare ends inlined, it cost 4 of 28 µs per
+        // task; up to 1 KB glibc keeps freed ones at hand.
+        let bytes = size_of_return(run);
+        assert!(bytes <= 1_024, "{bytes} bytes");
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::envelope::{Ending, Envelope, Head, Notice};
+use crate::envelope::{Ending, Envelope, Head, Limits, Notice};
 use crate::id::{ClientId, TaskId};
 use crate::store::Delivery;
 
-/// The task that a run was about, as far as it could be read.
+/// The task that a run was about. Small, because every run holds one: what only a failure needs is
+/// read from the envelope again.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) id: TaskId,
@@ -19,26 +20,12 @@ pub(crate) struct Subject {
     pub(crate) has_record: bool,
     /// The envelope as it is stored.
     pub(crate) raw: Bytes,
-    /// The envelope, if this version can read it.
-    pub(crate) envelope: Option<Envelope>,
 }
 
 impl Subject {
-    /// A task that was read.
-    pub(crate) fn of(envelope: Envelope, delivery: &Delivery) -> Self {
-        Self {
-            id: envelope.id.clone(),
-            name: Arc::clone(&envelope.name),
-            client: envelope.client.clone(),
-            has_record: delivery.has_record,
-            raw: delivery.envelope.clone(),
-            envelope: Some(envelope),
-        }
-    }
-
-    /// A task that was not, or could not be, read. Its head can be read in every version; if not
-    /// even that, it is named after its entry, so that it can be found.
-    pub(crate) fn undecoded(delivery: &Delivery) -> Self {
+    /// A task whose envelope is not, or could not be, decoded. Its head can be read in every
+    /// version; if not even that, it is named after its entry, so that it can be found.
+    pub(crate) fn of(delivery: &Delivery) -> Self {
         let (id, name, client) = match Head::decode(&delivery.envelope) {
             Ok(head) => (head.id, head.name, head.client),
             Err(_) => (
@@ -53,8 +40,15 @@ impl Subject {
             client,
             has_record: delivery.has_record,
             raw: delivery.envelope.clone(),
-            envelope: None,
         }
+    }
+
+    /// The envelope, if this version can read it.
+    pub(crate) fn envelope(&self) -> Option<Envelope> {
+        let limits = Limits {
+            max_bytes: usize::MAX,
+        };
+        Envelope::decode(&self.raw, &limits).ok()
     }
 
     /// What a waiter is told.
