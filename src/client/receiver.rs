@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
 use super::waiter::Outcome;
-use crate::envelope::Notice;
+use crate::envelope::{EnvelopeError, Notice};
 use crate::error::{BackendError, BackendKind};
 use crate::id::{EntryId, QueueName};
 use crate::store::blocking::BlockingConn;
@@ -281,9 +281,11 @@ fn end_one(lane: &Lane, bytes: &Bytes) {
         Ok(notice) => lane.end(&notice.task, Outcome::Ended(notice.ending)),
         Err(error) => {
             tracing::warn!(queue = %lane.queue, "an outcome could not be read: {error}");
-            match Notice::task_of(bytes) {
-                Ok(task) => lane.end(&task, Outcome::Unreadable(error.to_string())),
-                Err(_) => lane.mark_gap(),
+            match (&error, Notice::task_of(bytes)) {
+                (EnvelopeError::UnsupportedVersion(_), Ok(task)) => {
+                    lane.end(&task, Outcome::Unreadable(error.to_string()));
+                }
+                _ => lane.mark_gap(),
             }
         }
     }

@@ -75,7 +75,7 @@ fn missing(path: &str) -> Option<String> {
         return Some("it is ignored".to_owned());
     }
     let is_test = |line: &&&str| line.starts_with("#[test]") || line.starts_with("#[tokio::test");
-    if attributes.iter().any(|line| is_test(line)) {
+    if attributes.iter().any(is_test) {
         return None;
     }
     // A behaviour is run by the list that it stands in.

@@ -192,6 +192,23 @@ async fn a_notice_that_names_no_task_ends_its_waiter_by_a_look_up() {
 }
 
 #[tokio::test]
+async fn a_notice_of_a_newer_version_ends_its_waiter_as_one_that_cannot_be_decoded() {
+    let server = TestServer::start().await.unwrap();
+    let client = Client::connect(server.url()).await.unwrap();
+    let handle = client.enqueue(square(3)).await.unwrap();
+    remove(&server, &handle).await;
+    let mut notice = notice_head(&handle);
+    // Behind the length of the array.
+    notice[1] = 99;
+    notice.extend_from_slice(b"\xa7unknown");
+    notify(&server, &client, &handle, &notice).await;
+    let result = handle.result_timeout(LIMIT).await;
+    assert!(matches!(result, Err(ResultError::Decode(_))), "{result:?}");
+    client.close().await;
+    server.finish().await;
+}
+
+#[tokio::test]
 async fn results_arrive_over_new_connections() {
     let server = TestServer::start().await.unwrap();
     let proxy = Proxy::start(server.port()).await;
