@@ -46,7 +46,7 @@ pub enum Codec {
 #[non_exhaustive]
 pub enum Backoff {
     /// The curve of Sidekiq and asynq: `n^4 + 15` seconds and up to `30 * (n + 1)` seconds of jitter,
-    /// at most 24 hours. 25 retries take about three weeks.
+    /// at most 24 hours. 25 retries take about twelve days.
     #[default]
     Curve,
     /// Always this long, without jitter.
