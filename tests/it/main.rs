@@ -5,8 +5,6 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    clippy::print_stdout,
-    clippy::large_futures,
     reason = "the failure of a test is a panic, with what its children said"
 )]
 
