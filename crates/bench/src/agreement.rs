@@ -29,23 +29,13 @@ async fn the_library_stores_the_very_bytes_that_raw_stores() -> Result<()> {
             .copied()
             .unwrap_or_default()
     };
-    // The time is the last value before the header of the payload.
-    let time = |stored: &[u8]| {
-        let end = stored.len() - 3 - layout::PAYLOAD_BYTES - 2;
-        stored[end - 8..end]
-            .first_chunk()
-            .map_or(0, |bytes| u64::from_be_bytes(*bytes))
-    };
     let payload = layout::payload(Bench::expected(7) - 1);
     let name = client.id().as_str();
     assert_eq!(
         awaited,
-        layout::envelope(&id(&awaited), Some(name), time(&awaited), &payload)
+        layout::envelope(&id(&awaited), Some(name), &payload)
     );
-    assert_eq!(
-        forgotten,
-        layout::envelope(&id(&forgotten), None, time(&forgotten), &payload)
-    );
+    assert_eq!(forgotten, layout::envelope(&id(&forgotten), None, &payload));
     assert_eq!(
         awaited.len(),
         raw::plain_bytes(),

@@ -86,12 +86,7 @@ pub(crate) fn payload(number: u64) -> Vec<u8> {
 }
 
 /// The whole stored task. Without a client nobody is told of its end.
-pub(crate) fn envelope(
-    id: &[u8; ID_BYTES],
-    client: Option<&str>,
-    at_ms: u64,
-    payload: &[u8],
-) -> Vec<u8> {
+pub(crate) fn envelope(id: &[u8; ID_BYTES], client: Option<&str>, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x99, 0x01, 0xc4, ID_BYTES as u8];
     bytes.extend_from_slice(id);
     bytes.push(0xa0 | TASK_NAME.len() as u8);
@@ -99,19 +94,13 @@ pub(crate) fn envelope(
     match client {
         Some(client) => {
             // Up to 31 bytes have a header of one byte.
-            if client.len() > 31 {
-                bytes.push(0xd9);
-                bytes.push(client.len() as u8);
-            } else {
-                bytes.push(0xa0 | client.len() as u8);
-            }
+            bytes.push(0xa0 | client.len() as u8);
             bytes.extend_from_slice(client.as_bytes());
         }
         None => bytes.push(0xc0),
     }
-    bytes.push(0xcf);
-    bytes.extend_from_slice(&at_ms.to_be_bytes());
-    bytes.extend_from_slice(&[0xc4, payload.len() as u8]);
+    // The time of the enqueue is the one inside the id.
+    bytes.extend_from_slice(&[0xc0, 0xc4, payload.len() as u8]);
     bytes.extend_from_slice(payload);
     bytes.extend_from_slice(&[0x00, 0x00, 0x80]);
     bytes
@@ -151,7 +140,7 @@ mod tests {
     #[test]
     fn an_id_is_where_the_generator_looks_for_it() {
         let id = task_id(3, 9);
-        let stored = envelope(&id, Some("c"), 1, &payload(1));
+        let stored = envelope(&id, Some("c"), &payload(1));
         assert_eq!(stored[ID_AT..ID_AT + ID_BYTES], id);
         assert_eq!(id_text(&id), "0190a8c4-5f9e-7003-8000-000000000009");
     }

@@ -1,7 +1,5 @@
 //! One socket's producer: a batch as one script call, made once and then only overwritten in place.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use crate::layout::{self, ID_AT, ID_BYTES};
 use crate::scripts::Names;
 use crate::wire::word;
@@ -43,7 +41,7 @@ impl Enqueuer {
         let ids_at = (0..batch)
             .map(|number| {
                 let payload = layout::payload(number as u64);
-                word(&mut call, &layout::envelope(&id, told, now_ms(), &payload)) + ID_AT
+                word(&mut call, &layout::envelope(&id, told, &payload)) + ID_AT
             })
             .collect();
         Self {
@@ -77,10 +75,4 @@ impl Enqueuer {
     pub(crate) fn tasks(&self) -> u64 {
         self.tasks
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

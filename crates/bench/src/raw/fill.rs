@@ -43,7 +43,7 @@ pub(crate) fn plain_xadd(host: &mut Host, time: Duration) -> Result<Rate> {
 /// How large a stored task is.
 pub(crate) fn plain_bytes() -> usize {
     let id = layout::task_id(0, 0);
-    layout::envelope(&id, Some(&client_id(0)), 0, &layout::payload(0)).len()
+    layout::envelope(&id, Some(&client_id(0)), &layout::payload(0)).len()
 }
 
 /// Sends the next batch as soon as the last one was answered. Answers how many were sent.

@@ -82,5 +82,5 @@ where
 
 /// The client id of a socket, as long as those of the library.
 fn client_id(socket: u8) -> String {
-    format!("{socket:032x}")
+    format!("{socket:014x}")
 }

@@ -108,7 +108,6 @@ impl Settler {
 fn client_of(envelope: &[u8]) -> Option<&[u8]> {
     let at = ID_AT + ID_BYTES + 1 + layout::TASK_NAME.len();
     match *envelope.get(at)? {
-        0xd9 => envelope.get(at + 2..at + 2 + usize::from(envelope[at + 1])),
         short @ 0xa0..=0xbf => envelope.get(at + 1..at + 1 + usize::from(short & 0x1f)),
         _ => None,
     }
@@ -129,12 +128,12 @@ mod tests {
     #[test]
     fn client_and_number_are_found_in_an_envelope() {
         let id = layout::task_id(0, 1);
-        let client = "0".repeat(32);
-        let told = layout::envelope(&id, Some(&client), 1, &layout::payload(41));
+        let client = "0".repeat(14);
+        let told = layout::envelope(&id, Some(&client), &layout::payload(41));
         assert_eq!(client_of(&told), Some(client.as_bytes()));
         assert_eq!(number_of(&told), 41);
         assert_eq!(
-            client_of(&layout::envelope(&id, None, 1, &layout::payload(0))),
+            client_of(&layout::envelope(&id, None, &layout::payload(0))),
             None
         );
     }
