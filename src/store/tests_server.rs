@@ -80,7 +80,7 @@ impl TestRedis {
         );
         let file = folder.path().join("sentinel.conf");
         std::fs::write(&file, config).unwrap();
-        let child = Command::new("redis-server")
+        let child = Command::new(crate::testing::server_binary().unwrap())
             .arg(file)
             .arg("--sentinel")
             .stdout(Stdio::null())
@@ -160,7 +160,7 @@ fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, folder: &TempDir, args: &[String]) -> Child {
-    Command::new("redis-server")
+    Command::new(crate::testing::server_binary().unwrap())
         .args([
             "--port",
             &port.to_string(),

@@ -35,6 +35,9 @@ pub use options::{AofMode, ServerKind, TestServerOptions};
 pub use server::TestServer;
 pub use wire::Reply;
 
+#[cfg(test)]
+pub(crate) use process::find_binary as server_binary;
+
 /// Starts a server with the defaults, runs the test, and checks that nothing is left.
 ///
 /// # Panics

@@ -306,7 +306,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// `$STREAMFLEET_SERVER_BIN`, then `valkey-server`, then `redis-server` on PATH.
-fn find_binary() -> Result<PathBuf, TestError> {
+pub(crate) fn find_binary() -> Result<PathBuf, TestError> {
     if let Some(named) = std::env::var_os("STREAMFLEET_SERVER_BIN").filter(|name| !name.is_empty())
     {
         return Ok(PathBuf::from(named));
