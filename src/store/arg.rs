@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::id::{ClientId, duration_ms};
+use crate::id::{ClientId, EntryId, duration_ms};
 
 /// What prints itself: an id, a number.
 pub(super) fn shown(value: impl Display) -> Bytes {
@@ -32,4 +32,9 @@ pub(super) const fn flag(value: bool) -> Bytes {
 /// A client id, or nothing.
 pub(super) fn client(value: Option<&ClientId>) -> Bytes {
     value.map_or_else(Bytes::new, |client| text(client.as_str()))
+}
+
+/// The start of a page behind an id, or of the first page.
+pub(super) fn behind(id: Option<EntryId>) -> Bytes {
+    id.map_or(Bytes::from_static(b"-"), |id| Bytes::from(format!("({id}")))
 }

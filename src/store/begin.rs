@@ -4,8 +4,9 @@
 //! cannot say so afterwards.
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Lease, entry, text};
+use super::lease::Lease;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::ConsumerId;
@@ -20,7 +21,11 @@ impl Store {
         me: &ConsumerId,
     ) -> Result<Option<u32>, BackendError> {
         let keys = self.keys().queue(&lease.queue);
-        let args = vec![text(me.as_str()), entry(lease.entry), number(lease.count)];
+        let args = vec![
+            arg::text(me.as_str()),
+            arg::shown(lease.entry),
+            number(lease.count),
+        ];
         let reply = self
             .conn()
             .run(&BEGIN, vec![keys.stream(), keys.crashes()], args)

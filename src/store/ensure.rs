@@ -9,8 +9,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::text;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{Millis, QueueName, duration_ms};
@@ -60,7 +60,7 @@ impl Store {
         lease: Bytes,
     ) -> Result<Ensured, BackendError> {
         let keys = self.keys().queue(q);
-        let epoch = text(&Uuid::new_v4().simple().to_string());
+        let epoch = arg::text(&Uuid::new_v4().simple().to_string());
         let reply = self
             .conn()
             .run(
@@ -78,7 +78,7 @@ impl Store {
         // Another slot of a cluster, so another command; written each time, never remembered.
         let queues = self.keys().queues();
         self.conn()
-            .run(&REGISTER, vec![queues], vec![text(q.as_str())])
+            .run(&REGISTER, vec![queues], vec![arg::text(q.as_str())])
             .await?;
         Ok(ensured)
     }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Lease, entry, text};
+use super::lease::Lease;
 use super::script::script;
 use crate::envelope::{MAX_TEXT_BYTES, cut_text};
 use crate::error::BackendError;
@@ -151,17 +152,17 @@ impl Store {
         keys.extend(fail.client.map(|client| queue.receiver(client)));
         let words = Words::of(fail.verdict);
         let args = vec![
-            text(me.as_str()),
-            entry(fail.lease.entry),
+            arg::text(me.as_str()),
+            arg::shown(fail.lease.entry),
             number(fail.lease.count),
-            text(words.verdict),
-            text(&fail.task.to_string()),
-            text(fail.name),
-            text(fail.client.map_or("", ClientId::as_str)),
+            arg::text(words.verdict),
+            arg::text(&fail.task.to_string()),
+            arg::text(fail.name),
+            arg::text(fail.client.map_or("", ClientId::as_str)),
             fail.envelope.clone(),
             number(duration_ms(words.delay).min(MAX_DELAY_MS)),
-            text(words.reason),
-            text(cut_text(words.error, MAX_TEXT_BYTES)),
+            arg::text(words.reason),
+            arg::text(cut_text(words.error, MAX_TEXT_BYTES)),
             words.notice,
             fail.cancelled_notice.clone(),
             number(ARCHIVE_MOST),

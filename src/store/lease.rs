@@ -87,23 +87,3 @@ impl Delivery {
             .collect()
     }
 }
-
-/// Text as an argument.
-pub(super) fn text(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-/// An entry id as an argument.
-pub(super) fn entry(id: EntryId) -> Bytes {
-    Bytes::from(id.to_string())
-}
-
-/// The start of a page behind an id, or of the first page.
-pub(super) fn behind(id: Option<EntryId>) -> Bytes {
-    id.map_or(Bytes::from_static(b"-"), |id| Bytes::from(format!("({id}")))
-}
-
-/// A yes or no as an argument.
-pub(super) const fn flag(flag: bool) -> Bytes {
-    Bytes::from_static(if flag { b"1" } else { b"0" })
-}

@@ -4,9 +4,10 @@
 //! lost on the wire left its entries with us. `XREADGROUP … 0` would raise their counts.
 
 use super::Store;
+use super::arg;
 use super::conn::number;
 use super::keys::GROUP;
-use super::lease::{Delivery, behind, entry, text};
+use super::lease::Delivery;
 use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
@@ -35,8 +36,8 @@ impl Store {
         while own.len() < n {
             let keys = vec![queue.stream(), queue.crashes(), queue.cancel()];
             let args = vec![
-                text(me.as_str()),
-                behind(Some(from)),
+                arg::text(me.as_str()),
+                arg::behind(Some(from)),
                 number((n - own.len()) as u64),
             ];
             let [last, found] = self
@@ -63,11 +64,11 @@ impl Store {
         let stream = self.keys().queue(q).stream();
         let args = vec![
             stream.clone(),
-            text(GROUP),
-            entry(id),
-            entry(id),
+            arg::text(GROUP),
+            arg::shown(id),
+            arg::shown(id),
             number(1),
-            text(me.as_str()),
+            arg::text(me.as_str()),
         ];
         let reply = self.conn().command("XPENDING", Some(&stream), args).await?;
         match reply.array()?.first() {

@@ -5,8 +5,9 @@
 use bytes::Bytes;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Lease, entry, text};
+use super::lease::Lease;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, TaskId};
@@ -61,12 +62,12 @@ impl Store {
         ];
         keys.extend(park.client.map(|client| queue.receiver(client)));
         let args = vec![
-            text(me.as_str()),
-            entry(park.lease.entry),
+            arg::text(me.as_str()),
+            arg::shown(park.lease.entry),
             number(park.lease.count),
-            text(&park.task.to_string()),
-            text(&place),
-            text(park.client.map_or("", ClientId::as_str)),
+            arg::text(&park.task.to_string()),
+            arg::text(&place),
+            arg::text(park.client.map_or("", ClientId::as_str)),
             park.envelope.clone(),
             park.cancelled_notice.clone(),
         ];

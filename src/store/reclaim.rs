@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Delivery, behind, flag, text};
+use super::lease::Delivery;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, EntryId, Millis, QueueName, duration_ms};
@@ -70,12 +71,12 @@ impl Store {
             queue.counters(),
         ];
         let args = vec![
-            text(me.as_str()),
+            arg::text(me.as_str()),
             number(room as u64),
-            flag(suspect_room),
+            arg::flag(suspect_room),
             number(duration_ms(times.lease)),
             number(duration_ms(times.quiet)),
-            behind(cursor.behind),
+            arg::behind(cursor.behind),
         ];
         let reply = self.conn().run(&RECLAIM, keys, args).await?;
         let [_now, next, more, refreshed, deliveries, grace_end, paused] = reply.into_parts()?;

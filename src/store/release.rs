@@ -3,8 +3,8 @@
 //! Layer 2. Called by a server; no attempt and no delivery is counted.
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{entry, flag, text};
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, EntryId, QueueName};
@@ -32,9 +32,9 @@ impl Store {
         let mut released = 0;
         for page in deliveries.chunks(PAGE) {
             let mut args = Vec::with_capacity(1 + 3 * page.len());
-            args.push(text(me.as_str()));
+            args.push(arg::text(me.as_str()));
             for (id, count, begun) in page {
-                args.extend([entry(*id), number(*count), flag(*begun)]);
+                args.extend([arg::shown(*id), number(*count), arg::flag(*begun)]);
             }
             let keys = vec![queue.stream(), queue.crashes(), queue.cancel()];
             let reply = self.conn().run(&RELEASE, keys, args).await?;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Delivery, behind, entry, text};
+use super::lease::Delivery;
 use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
@@ -65,7 +66,7 @@ impl Store {
     ) -> Result<Renewed, BackendError> {
         let queue = self.keys().queue(q);
         let fixed = [
-            text(me.as_str()),
+            arg::text(me.as_str()),
             number(duration_ms(times.interval)),
             number(duration_ms(times.quiet)),
             number(duration_ms(times.lease)),
@@ -78,10 +79,10 @@ impl Store {
             let last_page = page.len() == rest.len();
             let to = page.last().filter(|_| !last_page).map(|(id, _)| *id);
             let mut args = fixed.to_vec();
-            args.push(behind(from));
-            args.push(to.map_or(Bytes::from_static(b"+"), entry));
+            args.push(arg::behind(from));
+            args.push(to.map_or(Bytes::from_static(b"+"), arg::shown));
             for (id, count) in page {
-                args.extend([entry(*id), number(*count)]);
+                args.extend([arg::shown(*id), number(*count)]);
             }
             let keys = vec![
                 queue.stream(),

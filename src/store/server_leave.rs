@@ -3,7 +3,7 @@
 //! Layer 2. Called at the end of a shutdown, after everything was settled or released.
 
 use super::Store;
-use super::lease::text;
+use super::arg;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, QueueName};
@@ -22,7 +22,7 @@ impl Store {
         let keys = vec![queue.stream(), queue.servers(), queue.cfg()];
         let reply = self
             .conn()
-            .run(&SERVER_LEAVE, keys, vec![text(me.as_str())])
+            .run(&SERVER_LEAVE, keys, vec![arg::text(me.as_str())])
             .await?;
         Ok(reply.int()? == 1)
     }

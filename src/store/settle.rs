@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::Store;
-use super::lease::{entry, flag, text};
+use super::arg;
 use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
@@ -102,12 +102,15 @@ impl Store {
         keys.extend(clients.iter().map(|client| queue.receiver(client)));
 
         let mut args = Vec::with_capacity(3 + 2 * page.len());
-        args.extend([text(me.as_str()), flag(strict), Bytes::from(told)]);
-        args.extend(page.iter().map(|success| entry(success.entry)));
+        args.extend([arg::text(me.as_str()), arg::flag(strict), Bytes::from(told)]);
+        args.extend(page.iter().map(|success| arg::shown(success.entry)));
         args.extend(page.iter().map(|success| success.notice.clone()));
         for (item, success) in page.iter().enumerate() {
             if let Some(task) = &success.record {
-                args.extend([text(&(item + 1).to_string()), text(&task.to_string())]);
+                args.extend([
+                    arg::text(&(item + 1).to_string()),
+                    arg::text(&task.to_string()),
+                ]);
             }
         }
         match self.conn().run(&SETTLE, keys, args).await? {

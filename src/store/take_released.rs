@@ -3,8 +3,9 @@
 //! Layer 2. Called by a server at start, on the wake-up `released`, and before it reads new entries.
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::{Delivery, text};
+use super::lease::Delivery;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, QueueName};
@@ -26,7 +27,7 @@ impl Store {
     ) -> Result<Vec<Delivery>, BackendError> {
         let queue = self.keys().queue(q);
         let keys = vec![queue.stream(), queue.cfg(), queue.crashes(), queue.cancel()];
-        let args = vec![text(me.as_str()), number(room as u64)];
+        let args = vec![arg::text(me.as_str()), number(room as u64)];
         Delivery::list(q, self.conn().run(&TAKE_RELEASED, keys, args).await?)
     }
 }

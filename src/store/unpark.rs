@@ -3,8 +3,8 @@
 //! Layer 2. Called by a server at start and every few seconds, for the names it knows.
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::text;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::QueueName;
@@ -30,7 +30,7 @@ impl Store {
         ];
         let reply = self
             .conn()
-            .run(&UNPARK, keys, vec![text(name), number(n as u64)])
+            .run(&UNPARK, keys, vec![arg::text(name), number(n as u64)])
             .await?;
         Ok(usize::try_from(reply.u64()?).unwrap_or(usize::MAX))
     }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::Store;
+use super::arg;
 use super::conn::number;
-use super::lease::text;
 use super::script::script;
 use crate::error::BackendError;
 use crate::id::{ConsumerId, Millis, QueueName, duration_ms};
@@ -54,7 +54,7 @@ impl Store {
             queue.retry(),
         ];
         let args = vec![
-            text(me.as_str()),
+            arg::text(me.as_str()),
             number(duration_ms(hold)),
             number(duration_ms(quiet)),
             number(duration_ms(lease)),
