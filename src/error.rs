@@ -3,6 +3,7 @@
 //! Layer 0. No type of the Redis client shows here: [`BackendError`] is ours, and it never holds a
 //! URL or a password.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::id::{MAX_NAME_BYTES, QueueName, TaskId};
@@ -190,6 +191,23 @@ impl ConfigError {
             limit: limit.into(),
         }
     }
+}
+
+/// Refuses a setting out of its range, naming the value and both ends.
+pub(crate) fn check_range<V: PartialOrd + fmt::Debug>(
+    setting: &str,
+    value: V,
+    least: V,
+    most: V,
+) -> Result<(), ConfigError> {
+    if (&least..=&most).contains(&&value) {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        setting,
+        format!("{value:?}"),
+        format!("{least:?} to {most:?}"),
+    ))
 }
 
 /// Why [`ServerBuilder::build`](crate::ServerBuilder::build) refused.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::api::Client;
 use super::ids::IdSource;
 use super::shared::{Owner, Shared};
-use crate::error::{ConfigError, ConnectError};
+use crate::error::{ConfigError, ConnectError, check_range};
 use crate::id::{ClientId, Prefix};
 use crate::options::DEFAULT_MAX_PAYLOAD_BYTES;
 use crate::store::Store;
@@ -182,13 +182,13 @@ impl fmt::Debug for ClientBuilder {
 
 impl Settings {
     fn check(&self) -> Result<(), ConfigError> {
-        within("max_payload", self.max_payload, 1, LARGEST_PAYLOAD)?;
-        within("buffer", self.buffer, 1, LARGEST_BUFFER)?;
+        check_range("max_payload", self.max_payload, 1, LARGEST_PAYLOAD)?;
+        check_range("buffer", self.buffer, 1, LARGEST_BUFFER)?;
         let (second, day) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
         let brief = Duration::from_millis(10);
-        lasts("client_dead_after", self.client_dead_after, second, day)?;
-        lasts("waiter_silence", self.waiter_silence, brief, day)?;
-        lasts(
+        check_range("client_dead_after", self.client_dead_after, second, day)?;
+        check_range("waiter_silence", self.waiter_silence, brief, day)?;
+        check_range(
             "command_timeout",
             self.command_timeout,
             brief,
@@ -204,33 +204,6 @@ impl Settings {
         }
         Ok(())
     }
-}
-
-fn within(setting: &str, value: usize, least: usize, most: usize) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        setting,
-        value.to_string(),
-        format!("{least} to {most}"),
-    ))
-}
-
-fn lasts(
-    setting: &str,
-    value: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        setting,
-        format!("{value:?}"),
-        format!("{least:?} to {most:?}"),
-    ))
 }
 
 /// Refuses a server that cannot keep the promise. INFO says both things, and is allowed where

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, check_range};
 use crate::options::DEFAULT_MAX_PAYLOAD_BYTES;
 
 /// The most handlers one server runs at a time.
@@ -68,35 +68,35 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let day = Duration::from_secs(24 * 60 * 60);
         let ms = Duration::from_millis;
-        within_count("concurrency", self.concurrency, 1, MAX_CONCURRENCY)?;
-        within_count("max_payload", self.max_payload, 1, 64 * 1024 * 1024)?;
-        within_count("archive_max", self.archive_max, 1, 1_000_000)?;
-        within_count("max_crashes", self.max_crashes as usize, 1, 100)?;
-        within("lease", self.lease, ms(500), day)?;
-        within("renew_every", self.renew_every, ms(50), day)?;
-        within("quiet_gap", self.quiet_gap, ms(100), day)?;
-        within("block", self.block, ms(10), Duration::from_secs(30))?;
-        within(
+        check_range("concurrency", self.concurrency, 1, MAX_CONCURRENCY)?;
+        check_range("max_payload", self.max_payload, 1, 64 * 1024 * 1024)?;
+        check_range("archive_max", self.archive_max, 1, 1_000_000)?;
+        check_range("max_crashes", self.max_crashes as usize, 1, 100)?;
+        check_range("lease", self.lease, ms(500), day)?;
+        check_range("renew_every", self.renew_every, ms(50), day)?;
+        check_range("quiet_gap", self.quiet_gap, ms(100), day)?;
+        check_range("block", self.block, ms(10), Duration::from_secs(30))?;
+        check_range(
             "upkeep_every",
             self.upkeep_every,
             ms(50),
             Duration::from_secs(60),
         )?;
-        within("handler_grace", self.handler_grace, Duration::ZERO, day)?;
-        within(
+        check_range("handler_grace", self.handler_grace, Duration::ZERO, day)?;
+        check_range(
             "shutdown_timeout",
             self.shutdown_timeout,
             Duration::ZERO,
             day,
         )?;
-        within(
+        check_range(
             "unknown_grace",
             self.unknown_grace,
             Duration::ZERO,
             365 * day,
         )?;
-        within("archive_keep", self.archive_keep, ms(1), 3650 * day)?;
-        within(
+        check_range("archive_keep", self.archive_keep, ms(1), 3650 * day)?;
+        check_range(
             "client_dead_after",
             self.client_dead_after,
             Duration::from_secs(1),
@@ -128,33 +128,6 @@ impl Settings {
     fn slack(&self) -> Duration {
         Duration::from_secs(1).min(self.lease / 10)
     }
-}
-
-fn within(
-    setting: &str,
-    value: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        setting,
-        format!("{value:?}"),
-        format!("{least:?} to {most:?}"),
-    ))
-}
-
-fn within_count(setting: &str, value: usize, least: usize, most: usize) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        setting,
-        value.to_string(),
-        format!("{least} to {most}"),
-    ))
 }
 
 #[cfg(test)]
