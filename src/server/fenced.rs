@@ -53,6 +53,8 @@ pub(crate) async fn write(
             envelope,
             verdict,
             cancelled_notice: &cancelled_notice,
+            archive_most: core.settings.archive_max,
+            archive_keep: core.settings.archive_keep,
         };
         let error = match core.store.fail(&fail, &core.me).await {
             Ok(Failed::Done) => return Wrote::Done,

@@ -17,10 +17,6 @@ use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, TaskId, duration_ms};
 use crate::store::class::unexpected;
 
-/// The archive keeps at most so many tasks, and none for longer.
-pub(crate) const ARCHIVE_MOST: u64 = 10_000;
-pub(crate) const ARCHIVE_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-
 script!(
     FAIL,
     "fail",
@@ -42,6 +38,9 @@ pub(crate) struct Fail<'a> {
     pub(crate) verdict: &'a Verdict<'a>,
     /// What the client hears if the task turns out to be cancelled.
     pub(crate) cancelled_notice: &'a Bytes,
+    /// How many archived tasks are kept, and for how long.
+    pub(crate) archive_most: usize,
+    pub(crate) archive_keep: Duration,
 }
 
 /// What happens to the task.
@@ -165,8 +164,8 @@ impl Store {
             arg::text(cut_text(words.error, MAX_TEXT_BYTES)),
             words.notice,
             fail.cancelled_notice.clone(),
-            number(ARCHIVE_MOST),
-            number(duration_ms(ARCHIVE_KEPT)),
+            arg::shown(fail.archive_most),
+            arg::millis(fail.archive_keep),
         ];
         match self.conn().run(&FAIL, keys, args).await?.int()? {
             0 => Ok(Failed::Refused),

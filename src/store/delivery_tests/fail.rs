@@ -212,6 +212,29 @@ async fn the_archive_drops_its_oldest_with_their_records_a_hundred_at_a_time() {
 }
 
 #[tokio::test]
+async fn the_archive_keeps_what_the_servers_settings_say() {
+    let mut scene = Scene::new().await;
+    scene.archive_keep = Duration::from_secs(3650 * 24 * 3600);
+    let year_ago = scene.now().await - 365 * 24 * 3_600_000;
+    for (later, id) in [(0, "older"), (1, "old")] {
+        let score = year_ago + later;
+        scene
+            .send(&format!("ZADD p:{{q}}:archived {score} {id}"))
+            .await;
+        scene
+            .write_record(&TaskId::new(id).unwrap(), "archived", None)
+            .await;
+    }
+    scene.archive_most = 2;
+    let lease = scene.delivered(Owner::Me).await;
+    scene.fail(&lease, archive()).await.unwrap();
+    let left = |id| format!("HEXISTS p:{{q}}:tasks {id}");
+    assert_eq!(scene.send("ZCARD p:{q}:archived").await, Reply::Int(2));
+    assert_eq!(scene.send(&left("older")).await, Reply::Int(0));
+    assert_eq!(scene.send(&left("old")).await, Reply::Int(1));
+}
+
+#[tokio::test]
 async fn the_archive_drops_what_is_older_than_ninety_days() {
     let scene = Scene::new().await;
     let old = scene.now().await - 90 * 86_400_000 - 1000;

@@ -68,6 +68,8 @@ struct Scene {
     store: Store,
     q: QueueName,
     redis: TestRedis,
+    archive_most: usize,
+    archive_keep: Duration,
 }
 
 impl Scene {
@@ -82,6 +84,8 @@ impl Scene {
             store,
             q: QueueName::new("q").unwrap(),
             redis,
+            archive_most: 10_000,
+            archive_keep: Duration::from_secs(90 * 24 * 3600),
         };
         scene.store.ensure(&scene.q).await.unwrap();
         scene.send("ZADD p:{q}:clients 1 waiter").await;
@@ -299,6 +303,8 @@ impl Scene {
             envelope: &Bytes::from_static(b"next"),
             verdict: &verdict,
             cancelled_notice: &Bytes::from_static(b"was-cancelled"),
+            archive_most: self.archive_most,
+            archive_keep: self.archive_keep,
         };
         self.store.fail(&fail, &me()).await
     }
