@@ -194,13 +194,13 @@ impl ConfigError {
 }
 
 /// Refuses a setting out of its range, naming the value and both ends.
-pub(crate) fn check_range<V: PartialOrd + fmt::Debug>(
+pub(crate) fn check_range<V: Copy + PartialOrd + fmt::Debug>(
     setting: &str,
     value: V,
     least: V,
     most: V,
 ) -> Result<(), ConfigError> {
-    if (&least..=&most).contains(&&value) {
+    if (least..=most).contains(&value) {
         return Ok(());
     }
     Err(ConfigError::new(
