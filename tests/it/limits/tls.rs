@@ -4,12 +4,16 @@
 //! for a whole process, so the client of the test is a child.
 
 use std::path::Path;
-use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use streamfleet::testing::TestServer;
 use streamfleet::{Client, ConnectError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::{Job, Worker};
 use crate::support::alone::together;
@@ -39,33 +43,50 @@ async fn child_main() {
     }
 }
 
-/// An authority and a certificate of it for 127.0.0.1, as `<name>-ca.crt`, `<name>.crt`, `<name>.key`.
-fn certify(directory: &Path, name: &str) {
-    let extensions = format!("{name}.ext");
-    std::fs::write(
-        directory.join(&extensions),
-        "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n",
-    )
-    .unwrap();
-    let script = format!(
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
-           -keyout {name}-ca.key -out {name}-ca.crt -subj /CN={name}-ca \
-           -addext basicConstraints=critical,CA:TRUE && \
-         openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-           -keyout {name}.key -out {name}.csr -subj /CN=localhost && \
-         openssl x509 -req -in {name}.csr -CA {name}-ca.crt -CAkey {name}-ca.key -CAcreateserial \
-           -days 2 -out {name}.crt -extfile {extensions}"
-    );
-    let made = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(directory)
-        .output()
-        .expect("sh runs");
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
+/// An authority, whose certificate is in `<name>-ca.crt`, and what a server shows that trusts it.
+fn certify(directory: &Path, name: &str) -> ServerConfig {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(directory.join(format!("{name}-ca.crt")), certificate.pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()])
+        .unwrap()
+        .signed_by(&key, &issuer)
+        .unwrap();
+    ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![leaf.der().clone()],
+            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
+        .unwrap()
+}
+
+/// The TLS end in front of a server, so that the server itself need not be built with TLS. Its port;
+/// it ends with the runtime.
+async fn terminate(config: ServerConfig, server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that trusts another authority ends here, as does one without TLS.
+                let Ok(mut client) = acceptor.accept(socket).await else {
+                    return;
+                };
+                let mut server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                // How it ends is for the two sides to judge.
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    port
 }
 
 async fn child(url: &str, authority: &Path) -> String {
@@ -86,22 +107,9 @@ async fn tasks_run_over_tls_and_a_foreign_authority_is_refused_in_time() {
     let _together = together().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    certify(path, "ours");
+    let redis = TestServer::start().await.unwrap();
+    let tls_port = terminate(certify(path, "ours"), redis.port()).await;
     certify(path, "foreign");
-    let tls_port = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap().port()
-    };
-    let file = |name: &str| path.join(name).display().to_string();
-    let redis = TestServer::options()
-        .arg("--tls-port", tls_port.to_string())
-        .arg("--tls-cert-file", file("ours.crt"))
-        .arg("--tls-key-file", file("ours.key"))
-        .arg("--tls-ca-cert-file", file("ours-ca.crt"))
-        .arg("--tls-auth-clients", "no")
-        .start()
-        .await
-        .unwrap();
     let url = format!("rediss://127.0.0.1:{tls_port}");
     assert_eq!(child(&url, &path.join("ours-ca.crt")).await, "done 42");
 
