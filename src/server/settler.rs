@@ -2,9 +2,13 @@
 //!
 //! Layer 4. One settler per queue, fed by the runs. A lone success is written at once, a flood of
 //! them in batches; there is no timer. What is written is held, and so renewed, until Redis answered.
+//! A second script is sent behind the first only when it is full: that hides the way there and back
+//! under load, and costs Redis no smaller batches.
 
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use crate::error::{BackendError, BackendKind};
@@ -18,6 +22,8 @@ use crate::store::{Settled, Success};
 pub(crate) const SETTLE_MOST: usize = 100;
 /// The most bytes of one script, unless a single success is larger.
 const SETTLE_MOST_BYTES: usize = 256 * 1024;
+/// The most scripts of one queue under way. Each writes other entries, so their order does not matter.
+const FLIGHTS: usize = 2;
 /// How many successes may wait for a settler before their runs wait with them.
 pub(crate) const SETTLE_BUFFER: usize = 1024;
 
@@ -30,28 +36,47 @@ pub(crate) struct Done {
 
 /// Settles one lane until all runs have ended and everything is written.
 pub(crate) async fn settle(core: Arc<Core>, lane: usize, mut done: mpsc::Receiver<Done>) {
-    let mut batch = Vec::with_capacity(SETTLE_MOST);
-    let mut patience = Patience::default();
+    let mut flights = FuturesUnordered::new();
+    // Of the flights that ended, for the next ones.
+    let mut rested: Vec<Patience> = Vec::new();
     loop {
-        let got = tokio::select! {
-            biased;
-            got = done.recv_many(&mut batch, SETTLE_MOST) => got,
-            () = core.stop.settling.cancelled() => {
-                while batch.len() < SETTLE_MOST && let Ok(last) = done.try_recv() {
-                    batch.push(last);
-                }
-                batch.len()
-            }
-        };
-        if got == 0 {
+        let another = flights.len() < FLIGHTS && done.len() >= SETTLE_MOST;
+        if !flights.is_empty() && !another {
+            rested.extend(flights.next().await);
+            continue;
+        }
+        let batch = next_batch(&core, &mut done).await;
+        if batch.is_empty() {
+            while flights.next().await.is_some() {}
             return;
         }
-        while !batch.is_empty() {
-            let rest = batch.split_off(fitting(&batch));
-            write(&core, lane, &batch, &mut patience).await;
-            batch = rest;
+        flights.push(fly(&core, lane, batch, rested.pop().unwrap_or_default()));
+    }
+}
+
+/// What waits, up to the limit of a script; at least one, unless all has ended.
+async fn next_batch(core: &Core, done: &mut mpsc::Receiver<Done>) -> Vec<Done> {
+    let mut batch = Vec::with_capacity(SETTLE_MOST);
+    tokio::select! {
+        biased;
+        _ = done.recv_many(&mut batch, SETTLE_MOST) => {}
+        () = core.stop.settling.cancelled() => {
+            while batch.len() < SETTLE_MOST && let Ok(last) = done.try_recv() {
+                batch.push(last);
+            }
         }
     }
+    batch
+}
+
+/// Writes a batch in as many scripts as its bytes need, one after the other.
+async fn fly(core: &Core, lane: usize, mut batch: Vec<Done>, mut patience: Patience) -> Patience {
+    while !batch.is_empty() {
+        let rest = batch.split_off(fitting(&batch));
+        write(core, lane, &batch, &mut patience).await;
+        batch = rest;
+    }
+    patience
 }
 
 /// How many of the first successes fit into one script.
