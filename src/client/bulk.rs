@@ -20,12 +20,16 @@ use super::handle::TaskHandle;
 use super::plan::{Awaits, Plan};
 use super::shared::Owner;
 use super::waiter::Ticket;
+use crate::envelope::Arena;
 use crate::error::EnqueueError;
 use crate::id::TaskId;
 use crate::options::{Backoff, Codec};
 use crate::store::NewTask;
 use crate::task::Task;
 
+/// Holds the tasks of about half a part, if they are of the usual size. One that waits for long keeps
+/// no more than this alive beside itself.
+const ARENA_BLOCK: usize = 16 * 1024;
 /// How many of its own parts a bulk has in the buffer at a time.
 const MAX_FLYING: usize = 8;
 
@@ -125,8 +129,9 @@ impl<T: Task, M> EnqueueAll<T, M> {
             let mut part = Part::default();
             // A part that is larger than the buffer would never have room.
             let room = MAX_TASKS.min(owner.shared.settings.buffer);
+            let mut arena = Arena::of_blocks(ARENA_BLOCK);
             for task in tasks {
-                let new = match plan.new_task(&owner.shared, &task) {
+                let new = match plan.new_task(&owner.shared, &task, &mut arena) {
                     Ok(new) => new,
                     Err(error) => {
                         part.items.push(Err(error));

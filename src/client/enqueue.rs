@@ -19,10 +19,14 @@ use super::handle::TaskHandle;
 use super::plan::{Awaits, Plan};
 use super::shared::Owner;
 use super::waiter::Ticket;
+use crate::envelope::Arena;
 use crate::error::EnqueueError;
 use crate::id::{QueueName, TaskId};
 use crate::options::{Backoff, Codec, TaskOptions};
 use crate::task::Task;
+
+/// Holds one task of the usual size: its payload, and its envelope with the payload in it.
+const ONE_TASK: usize = 512;
 
 /// The enqueue gives a [`TaskHandle`] to wait with.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +201,8 @@ impl<T: Task, M> Enqueue<T, M> {
         }
         let owner = self.client.ok_or(EnqueueError::Closed)?.owner;
         let plan = Plan::<T>::new(&owner, options, codec, awaits)?;
-        let task = plan.new_task(&owner.shared, &self.task)?;
+        let mut arena = Arena::of_blocks(ONE_TASK);
+        let task = plan.new_task(&owner.shared, &self.task, &mut arena)?;
         plan.lane.reserve(1)?;
         let ticket = plan.ticket(&task);
         let (answer, answered) = oneshot::channel();

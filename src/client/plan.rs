@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use super::lane::Lane;
 use super::shared::{Owner, Shared};
 use super::waiter::Ticket;
-use crate::envelope::{Envelope, Parts, encode_payload, resolve, wall_millis};
+use crate::envelope::{Arena, Envelope, Parts, append_payload, resolve, wall_millis};
 use crate::error::EnqueueError;
 use crate::id::{ClientId, Millis, check_name};
 use crate::options::{Codec, StartAt, TaskOptions};
@@ -67,12 +67,19 @@ impl<T: Task> Plan<T> {
         })
     }
 
-    /// The stored form of one task.
-    pub(super) fn new_task(&self, shared: &Shared, task: &T) -> Result<NewTask, EnqueueError> {
-        let payload = encode_payload(self.codec, task).map_err(|message| EnqueueError::Encode {
-            name: T::NAME.to_owned(),
-            message,
-        })?;
+    /// The stored form of one task, written into `arena`.
+    pub(super) fn new_task(
+        &self,
+        shared: &Shared,
+        task: &T,
+        arena: &mut Arena,
+    ) -> Result<NewTask, EnqueueError> {
+        let payload = arena
+            .try_write(|bytes| append_payload(self.codec, task, bytes))
+            .map_err(|message| EnqueueError::Encode {
+                name: T::NAME.to_owned(),
+                message,
+            })?;
         let limit = shared.settings.max_payload;
         if payload.len() > limit {
             return Err(EnqueueError::PayloadTooLarge {
@@ -92,7 +99,7 @@ impl<T: Task> Plan<T> {
             parts: self.parts.clone(),
         };
         Ok(NewTask {
-            envelope: envelope.encode(),
+            envelope: arena.write(|bytes| envelope.append_to(bytes)),
             id: envelope.id,
             name: envelope.name,
             client: envelope.client,

@@ -11,8 +11,10 @@
 //! - `options`: what an enqueue may ask for, checked and turned into parts
 //! - `payload`: payloads and outputs, to and from the types of users
 //! - `outcome`: the notice in a receiver
+//! - `arena`: many of all these in few allocations
 //! - `error`: why bytes were refused
 
+mod arena;
 mod error;
 mod head;
 mod options;
@@ -24,10 +26,11 @@ mod stored;
 mod tests;
 mod wire;
 
+pub(crate) use arena::Arena;
 pub(crate) use error::EnvelopeError;
 pub(crate) use head::Head;
 pub(crate) use options::{MAX_DELAY, resolve, wall_millis};
 pub(crate) use outcome::{Ending, MAX_TEXT_BYTES, Notice, cut_text};
 pub(crate) use parts::Parts;
-pub(crate) use payload::{decode_payload, encode_payload};
+pub(crate) use payload::{append_payload, decode_payload, encode_payload};
 pub(crate) use stored::{Envelope, Limits, VERSION};

@@ -4,6 +4,8 @@
 //! by a pass without recursion first: `rmp-serde` does not count the levels of enums, so its own
 //! limit would let a message of a few KiB overflow the stack.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +17,15 @@ use crate::options::Codec;
 /// The longest error text, in bytes: it repeats foreign words.
 const MAX_ERROR_BYTES: usize = 512;
 
+/// The most bytes of a value that are copied out of the scratch buffer; larger ones take it along.
+const COPIED: usize = 4 * 1024;
+
+thread_local! {
+    /// Values are written here first: a buffer that grew as one was written, and then is kept at
+    /// just its size, would cost five allocations for each small value instead of one.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// The bytes of a value.
 ///
 /// # Errors
@@ -23,12 +34,34 @@ pub(crate) fn encode_payload<T: Serialize + ?Sized>(
     codec: Codec,
     value: &T,
 ) -> Result<Bytes, String> {
-    let bytes = match codec {
-        Codec::MessagePack => rmp_serde::to_vec_named(value).map_err(plain)?,
-        Codec::Json => serde_json::to_vec(value).map_err(plain)?,
-    };
-    check_shape(codec, &bytes)?;
-    Ok(Bytes::from(bytes))
+    let mut bytes = SCRATCH.take();
+    append_payload(codec, value, &mut bytes)?;
+    if bytes.len() > COPIED {
+        return Ok(Bytes::from(bytes));
+    }
+    let exact = Bytes::copy_from_slice(&bytes);
+    bytes.clear();
+    SCRATCH.set(bytes);
+    Ok(exact)
+}
+
+/// Puts the bytes of a value behind what is in `bytes`.
+///
+/// # Errors
+/// As [`encode_payload`]; then `bytes` may end in a part of the value.
+pub(crate) fn append_payload<T: Serialize + ?Sized>(
+    codec: Codec,
+    value: &T,
+    bytes: &mut Vec<u8>,
+) -> Result<(), String> {
+    let start = bytes.len();
+    match codec {
+        Codec::MessagePack => value
+            .serialize(&mut rmp_serde::Serializer::new(&mut *bytes).with_struct_map())
+            .map_err(plain)?,
+        Codec::Json => serde_json::to_writer(&mut *bytes, value).map_err(plain)?,
+    }
+    check_shape(codec, &bytes[start..])
 }
 
 /// The value of bytes: exactly one, at most 64 levels deep.

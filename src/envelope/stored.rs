@@ -62,10 +62,20 @@ impl Envelope {
 
     /// The bytes of the same task with another count of failed attempts.
     pub(crate) fn with_attempt(&self, attempt: u32) -> Bytes {
-        let mut writer = Writer::with_capacity(self.size());
+        let mut bytes = Vec::with_capacity(self.size());
+        Writer::append(&mut bytes, |writer| self.write(writer, attempt));
+        Bytes::from(bytes)
+    }
+
+    /// Puts the bytes that are stored behind what is in `bytes`.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
+        Writer::append(bytes, |writer| self.write(writer, self.attempt));
+    }
+
+    fn write(&self, writer: &mut Writer, attempt: u32) {
         writer.array(ELEMENTS + self.parts.elements());
         writer.uint(u64::from(VERSION));
-        write_task_id(&mut writer, &self.id);
+        write_task_id(writer, &self.id);
         writer.text(&self.name);
         match &self.client {
             Some(client) => writer.text(client.as_str()),
@@ -78,10 +88,9 @@ impl Envelope {
             writer.uint(self.enqueued_at.0);
         }
         writer.bytes(&self.payload);
-        write_codec(&mut writer, self.codec);
+        write_codec(writer, self.codec);
         writer.uint(u64::from(attempt));
-        self.parts.write(&mut writer);
-        writer.finish()
+        self.parts.write(writer);
     }
 
     /// Reads an envelope of this version. The payload is a slice of `bytes`.

@@ -273,12 +273,11 @@ fn out_of_range(what: &'static str, value: impl std::fmt::Display, max: u64) -> 
 pub(super) struct Writer(ByteBuf);
 
 impl Writer {
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self(ByteBuf::with_capacity(bytes))
-    }
-
-    pub(super) fn finish(self) -> bytes::Bytes {
-        bytes::Bytes::from(self.0.into_vec())
+    /// Lets `write` put its values behind what `bytes` has already.
+    pub(super) fn append(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Self)) {
+        let mut writer = Self(ByteBuf::from_vec(std::mem::take(bytes)));
+        write(&mut writer);
+        *bytes = writer.0.into_vec();
     }
 
     pub(super) fn array(&mut self, len: u32) {

@@ -3,10 +3,12 @@
 //! Layer 2, used by the calls of scripts. It knows no command and no key.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::envelope::Arena;
 use crate::id::{ClientId, EntryId, duration_ms};
 
 /// What prints itself: an id, a number.
@@ -37,4 +39,44 @@ pub(super) fn client(value: Option<&ClientId>) -> Bytes {
 /// The start of a page behind an id, or of the first page.
 pub(super) fn behind(id: Option<EntryId>) -> Bytes {
     id.map_or(Bytes::from_static(b"-"), |id| Bytes::from(format!("({id}")))
+}
+
+/// The arguments of one call that has many, in few allocations.
+pub(super) struct Args {
+    arena: Arena,
+    args: Vec<Bytes>,
+}
+
+impl Args {
+    /// For about so many arguments, with so many bytes in all.
+    pub(super) fn with_capacity(args: usize, bytes: usize) -> Self {
+        Self {
+            arena: Arena::of_blocks(bytes),
+            args: Vec::with_capacity(args),
+        }
+    }
+
+    /// Adds what prints itself.
+    pub(super) fn show(&mut self, value: impl Display) {
+        let written = self.arena.write(|bytes| {
+            // A vector takes whatever it is given.
+            let _ = write!(bytes, "{value}");
+        });
+        self.args.push(written);
+    }
+
+    /// Adds a copy.
+    pub(super) fn copy(&mut self, value: &[u8]) {
+        let copied = self.arena.write(|bytes| bytes.extend_from_slice(value));
+        self.args.push(copied);
+    }
+
+    /// Adds what is shared already.
+    pub(super) fn push(&mut self, value: Bytes) {
+        self.args.push(value);
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Bytes> {
+        self.args
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Store;
-use super::arg;
+use super::arg::{self, Args};
 use super::reply::Reply;
 use super::script::script;
 use crate::error::{BackendError, BackendKind};
@@ -151,34 +151,35 @@ fn arguments(batch: &Batch<'_>) -> Vec<Bytes> {
         .iter()
         .filter(|task| task.start != Start::Now)
         .count();
-    let first_id = batch.tasks.first().map(|task| arg::shown(&task.id));
-    let mut args = Vec::with_capacity(7 + 6 * timed + batch.tasks.len());
-    args.extend([
-        arg::text(batch.client.as_str()),
-        arg::shown(batch.number),
-        first_id.unwrap_or_default(),
-        arg::flag(batch.repeat),
-        arg::text(batch.epoch),
-        arg::flag(batch.tracked),
-        arg::shown(timed),
-    ]);
+    let count = 7 + 6 * timed + batch.tasks.len();
+    let mut args = Args::with_capacity(count, 256 + 128 * timed);
+    args.copy(batch.client.as_str().as_bytes());
+    args.show(batch.number);
+    match batch.tasks.first() {
+        Some(task) => args.show(&task.id),
+        None => args.push(Bytes::new()),
+    }
+    args.push(arg::flag(batch.repeat));
+    args.copy(batch.epoch.as_bytes());
+    args.push(arg::flag(batch.tracked));
+    args.show(timed);
     for (place, task) in batch.tasks.iter().enumerate() {
         let (kind, time) = match task.start {
             Start::Now => continue,
             Start::After(delay) => ("after", duration_ms(delay)),
             Start::At(due) => ("at", due.0),
         };
-        args.extend([
-            arg::shown(place + 1),
-            arg::shown(&task.id),
-            arg::text(&task.name),
-            arg::client(task.client.as_ref()),
-            arg::text(kind),
-            arg::shown(time),
-        ]);
+        args.show(place + 1);
+        args.show(&task.id);
+        args.copy(task.name.as_bytes());
+        args.push(arg::client(task.client.as_ref()));
+        args.push(Bytes::from_static(kind.as_bytes()));
+        args.show(time);
     }
-    args.extend(batch.tasks.iter().map(|task| task.envelope.clone()));
-    args
+    for task in batch.tasks {
+        args.push(task.envelope.clone());
+    }
+    args.into_vec()
 }
 
 fn read(reply: Reply) -> Result<Enqueued, BackendError> {

@@ -27,14 +27,30 @@ pub(crate) enum Reply {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RawEntry {
     pub(crate) id: EntryId,
-    pub(crate) fields: Option<Vec<(Bytes, Bytes)>>,
+    pub(crate) fields: Option<Fields>,
+}
+
+/// The fields of an entry with their values. All of ours have one, which needs no list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Fields {
+    first: Option<(Bytes, Bytes)>,
+    more: Vec<(Bytes, Bytes)>,
 }
 
 impl RawEntry {
     /// The first field and its value.
     #[cfg(test)]
     pub(crate) fn first_field(&self) -> Option<&(Bytes, Bytes)> {
-        self.fields.as_ref()?.first()
+        self.fields.as_ref()?.first.as_ref()
+    }
+}
+
+impl IntoIterator for Fields {
+    type Item = (Bytes, Bytes);
+    type IntoIter =
+        std::iter::Chain<std::option::IntoIter<(Bytes, Bytes)>, std::vec::IntoIter<(Bytes, Bytes)>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
     }
 }
 
@@ -207,16 +223,19 @@ fn entry(reply: Reply) -> Result<RawEntry, BackendError> {
         return Err(unexpected("an entry", "a shorter array"));
     };
     let fields = fields.optional(|fields| {
-        let items = fields.into_array()?;
-        let mut pairs = Vec::with_capacity(items.len() / 2);
-        let mut items = items.into_iter();
+        let mut found = Fields::default();
+        let mut items = fields.into_array()?.into_iter();
         while let Some(name) = items.next() {
             let Some(value) = items.next() else {
                 return Err(unexpected("fields and values", "a field without value"));
             };
-            pairs.push((name.into_bytes()?, value.into_bytes()?));
+            let field = (name.into_bytes()?, value.into_bytes()?);
+            match found.first {
+                None => found.first = Some(field),
+                Some(_) => found.more.push(field),
+            }
         }
-        Ok(pairs)
+        Ok(found)
     })?;
     Ok(RawEntry {
         id: id.entry_id()?,

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::Store;
-use super::arg;
+use super::arg::{self, Args};
 use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
@@ -16,6 +16,8 @@ use crate::store::class::unexpected;
 /// Bounds of one script.
 const ITEMS: usize = 100;
 const BYTES: usize = 256 * 1024;
+/// About as long as the text of an entry id is.
+const ENTRY_ID: usize = 20;
 
 script!(
     SETTLE,
@@ -101,19 +103,23 @@ impl Store {
         }
         keys.extend(clients.iter().map(|client| queue.receiver(client)));
 
-        let mut args = Vec::with_capacity(3 + 2 * page.len());
-        args.extend([arg::text(me.as_str()), arg::flag(strict), Bytes::from(told)]);
-        args.extend(page.iter().map(|success| arg::shown(success.entry)));
-        args.extend(page.iter().map(|success| success.notice.clone()));
+        let notices: usize = page.iter().map(|success| success.notice.len()).sum();
+        let mut args = Args::with_capacity(
+            3 + 2 * page.len(),
+            me.as_str().len() + page.len() * ENTRY_ID + notices,
+        );
+        args.copy(me.as_str().as_bytes());
+        args.push(arg::flag(strict));
+        args.push(Bytes::from(told));
+        page.iter().for_each(|success| args.show(success.entry));
+        page.iter().for_each(|success| args.copy(&success.notice));
         for (item, success) in page.iter().enumerate() {
             if let Some(task) = &success.record {
-                args.extend([
-                    arg::text(&(item + 1).to_string()),
-                    arg::text(&task.to_string()),
-                ]);
+                args.show(item + 1);
+                args.show(task);
             }
         }
-        match self.conn().run(&SETTLE, keys, args).await? {
+        match self.conn().run(&SETTLE, keys, args.into_vec()).await? {
             Reply::Int(_) => settled.extend(page.iter().map(|_| Settled::Won)),
             Reply::Bytes(each) if each.len() == page.len() => {
                 settled.extend(each.iter().map(|byte| match byte {

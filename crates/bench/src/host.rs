@@ -6,6 +6,7 @@ use std::time::Instant;
 use streamfleet::testing::{AofMode, TestServer};
 
 use crate::Result;
+use crate::own;
 use crate::rate::Rate;
 use crate::wire::{Wire, command};
 
@@ -61,6 +62,7 @@ impl Host {
         self.wire.run(&[b"CONFIG", b"RESETSTAT"])?;
         Ok(Meter {
             cpu: self.cpu()?,
+            own: own::cpu_seconds()?,
             began: Instant::now(),
         })
     }
@@ -118,6 +120,7 @@ impl Host {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     cpu: f64,
+    own: f64,
     began: Instant,
 }
 
@@ -133,6 +136,7 @@ impl Meter {
             tasks,
             seconds,
             server_seconds: host.cpu()? - self.cpu,
+            own_seconds: own::cpu_seconds()? - self.own,
             commands: host.received()? as f64 / tasks as f64,
         })
     }

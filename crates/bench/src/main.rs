@@ -14,6 +14,7 @@ mod fleet;
 mod host;
 mod layout;
 mod limit;
+mod own;
 mod rate;
 mod ratio;
 mod raw;

@@ -9,6 +9,8 @@ pub(crate) struct Rate {
     pub(crate) seconds: f64,
     /// Processor time of the server.
     pub(crate) server_seconds: f64,
+    /// Processor time of this process: of the generator or of the library with its handlers.
+    pub(crate) own_seconds: f64,
     /// Commands the server received, for each task; calls inside scripts are not counted.
     pub(crate) commands: f64,
 }
@@ -21,6 +23,11 @@ impl Rate {
     /// Microseconds of the server for one task.
     pub(crate) fn server_us(&self) -> f64 {
         self.server_seconds * 1e6 / self.tasks as f64
+    }
+
+    /// Microseconds of this process for one task.
+    pub(crate) fn own_us(&self) -> f64 {
+        self.own_seconds * 1e6 / self.tasks as f64
     }
 
     /// The share of its core that the server used.

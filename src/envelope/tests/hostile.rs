@@ -63,9 +63,9 @@ impl Raw {
 }
 
 fn text(text: &str) -> Vec<u8> {
-    let mut writer = Writer::with_capacity(text.len());
-    writer.text(text);
-    writer.finish().to_vec()
+    let mut bytes = Vec::new();
+    Writer::append(&mut bytes, |writer| writer.text(text));
+    bytes
 }
 
 /// A map of raw parts.
@@ -415,12 +415,14 @@ fn a_long_error_text_is_cut_at_a_character() {
 
 #[test]
 fn a_notice_that_cannot_be_read_still_says_whose_it_is() {
-    let mut unknown = Writer::with_capacity(64);
-    unknown.array(3);
-    unknown.uint(1);
-    unknown.bytes(uuid_id().as_uuid().unwrap().as_bytes());
-    unknown.text("teleported");
-    let unknown = unknown.finish();
+    let mut unknown = Vec::new();
+    Writer::append(&mut unknown, |unknown| {
+        unknown.array(3);
+        unknown.uint(1);
+        unknown.bytes(uuid_id().as_uuid().unwrap().as_bytes());
+        unknown.text("teleported");
+    });
+    let unknown = Bytes::from(unknown);
     assert_eq!(
         Notice::decode(&unknown),
         Err(EnvelopeError::Malformed(

@@ -190,10 +190,12 @@ proptest! {
         value in vec(any::<u8>(), 0..50),
         elements in 0..4_u8,
     ) {
-        let mut writer = Writer::with_capacity(64);
-        writer.text(&key);
-        writer.bytes(&value);
-        let foreign = writer.finish();
+        let mut foreign = Vec::new();
+        Writer::append(&mut foreign, |writer| {
+            writer.text(&key);
+            writer.bytes(&value);
+        });
+        let foreign = Bytes::from(foreign);
         let mut parts = known.clone();
         parts.foreign.part_count = 1;
         parts.foreign.parts = foreign.clone();

@@ -1,6 +1,5 @@
 //! The worker process of `work`: drains a queue and says what that took of it.
 
-use std::fs;
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::cli::DrainArgs;
 use crate::fleet::{Fleet, Work};
+use crate::own::{cpu_seconds, peak_rss};
 use crate::show;
 
 /// What a worker used.
@@ -56,34 +56,4 @@ pub(crate) async fn drain(args: &DrainArgs) -> Result<()> {
     };
     show::print([serde_json::to_string(&drained)?]);
     Ok(())
-}
-
-/// User and system time of this process.
-fn cpu_seconds() -> Result<f64> {
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name of the program may hold blanks; the fields are counted from behind it.
-    let (_, fields) = stat
-        .rsplit_once(')')
-        .ok_or("/proc/self/stat has another form")?;
-    let mut times = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(str::parse::<f64>);
-    let (user, system) = (
-        times.next().ok_or("no user time")??,
-        times.next().ok_or("no system time")??,
-    );
-    Ok((user + system) / TICKS_PER_SECOND)
-}
-
-fn peak_rss() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .ok_or("no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
 }
