@@ -11,7 +11,7 @@
 //! - `handle`: [`TaskHandle`], and `decode`: outcomes as the task's own types
 //! - `waiter`: who waits for what; `lane`: all the client holds for one queue; `shared`: for all queues
 //! - `batch`, `enqueuer`: one batch in flight for each queue, repeated until Redis has answered
-//! - `receiver`: reads notices; `repair`: looks up whoever may have missed one; `heartbeat`
+//! - `receiver`: reads notices; `trims`: removes them; `repair`: looks up whoever may have missed one; `heartbeat`
 
 mod api;
 mod batch;
@@ -28,6 +28,7 @@ mod plan;
 mod receiver;
 mod repair;
 mod shared;
+mod trims;
 mod waiter;
 
 pub use api::Client;

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 
 use super::lane::Lane;
 use super::shared::{Shared, retry_pause};
+use super::trims::Trims;
 use super::waiter::Outcome;
 use crate::envelope::{EnvelopeError, Notice};
 use crate::error::{BackendError, BackendKind};
 use crate::id::{EntryId, QueueName};
 use crate::store::blocking::BlockingConn;
+use crate::store::entries::{RawEntry, StreamEntries};
 use crate::store::keys::FIELD_NOTICE;
-use crate::store::reply::{RawEntry, StreamEntries};
 
 /// The most notices of one queue in one read.
 const PAGE: usize = 1_000;
@@ -45,8 +46,8 @@ struct Receiver {
     conn: BlockingConn,
     /// When somebody last waited in a queue.
     needed: HashMap<QueueName, Instant>,
-    /// Receivers whose read part is to be removed.
-    trims: Vec<(Bytes, EntryId)>,
+    /// What is to be removed.
+    trims: Trims,
     /// The connection's reconnects seen so far.
     reconnects: u64,
 }
@@ -64,16 +65,17 @@ pub(super) async fn run(shared: Arc<Shared>, scope: Scope, wake: Arc<Notify>) {
     };
     let reconnects = *conn.reconnects().borrow();
     let mut receiver = Receiver {
+        trims: Trims::new(shared.store.clone()),
         shared,
         scope,
         wake,
         conn,
         needed: HashMap::new(),
-        trims: Vec::new(),
         reconnects,
     };
     receiver.read_until_stop().await;
     receiver.conn.close().await;
+    receiver.trims.finish().await;
 }
 
 async fn connect(shared: &Shared) -> Option<BlockingConn> {
@@ -106,10 +108,10 @@ impl Receiver {
         while !self.shared.is_closed() {
             let parts = self.parts();
             if parts.is_empty() {
-                self.trim().await;
                 tokio::select! {
                     () = self.wake.notified() => {}
                     () = self.shared.stop.cancelled() => {}
+                    () = self.trims.due() => self.trims.send_all(),
                 }
                 continue;
             }
@@ -117,6 +119,8 @@ impl Receiver {
                 Ok(pages) => {
                     failed = 0;
                     self.hand_out_all(&parts, pages);
+                    // Whoever waited goes on first, before the next read and the removal of this one.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) if error.kind() == BackendKind::Unblocked => {
                     self.hand_out_all(&parts, Vec::new())
@@ -164,24 +168,13 @@ impl Receiver {
         parts
     }
 
-    /// One blocking read, and the removal of what the last one read meanwhile.
+    /// One read that waits. It is never dropped: to end it, Redis is asked to.
     async fn read(&mut self, parts: &[Part]) -> Result<Vec<StreamEntries>, BackendError> {
         let from: Vec<(Bytes, EntryId)> = parts
             .iter()
             .map(|part| (part.key.clone(), part.from))
             .collect();
-        let trims = std::mem::take(&mut self.trims);
-        let (read, ()) = tokio::join!(self.read_or_unblock(parts, &from), self.trim_all(trims));
-        read
-    }
-
-    /// The read is never dropped: to end it, Redis is asked to.
-    async fn read_or_unblock(
-        &self,
-        parts: &[Part],
-        from: &[(Bytes, EntryId)],
-    ) -> Result<Vec<StreamEntries>, BackendError> {
-        let read = self.conn.read(PAGE, BLOCK, from);
+        let read = self.conn.read(PAGE, BLOCK, &from);
         tokio::pin!(read);
         let target = self.conn.unblock_target();
         let mut end_it = false;
@@ -190,8 +183,11 @@ impl Receiver {
                 biased;
                 result = &mut read => return result,
                 () = self.shared.stop.cancelled(), if !end_it => end_it = true,
-                () = self.wake.notified(), if !end_it => end_it = self.is_outdated(parts),
+                () = self.wake.notified(), if !end_it => {
+                    end_it = is_outdated(&self.shared, &self.scope, parts);
+                }
                 () = tokio::time::sleep(UNBLOCK_AGAIN), if end_it => {}
+                () = self.trims.due() => self.trims.send_all(),
             }
             if end_it {
                 // It may fail while Redis is away; the read ends by its own deadline then.
@@ -202,19 +198,6 @@ impl Receiver {
                     _ = unblock => {}
                 }
             }
-        }
-    }
-
-    /// Whether a read of these parts misses somebody who waits.
-    fn is_outdated(&self, parts: &[Part]) -> bool {
-        if parts.iter().any(|part| part.lane.read_to() != part.from) {
-            return true;
-        }
-        match &self.scope {
-            Scope::One(_) => false,
-            Scope::All => self.shared.lanes().iter().any(|lane| {
-                lane.waiting() > 0 && !parts.iter().any(|part| Arc::ptr_eq(&part.lane, lane))
-            }),
         }
     }
 
@@ -235,33 +218,16 @@ impl Receiver {
         let Some(last) = entries.last().map(|entry| entry.id) else {
             return;
         };
+        let count = entries.len();
         for entry in entries {
-            let notice = entry
-                .fields
-                .into_iter()
-                .flatten()
-                .find(|(name, _)| name == FIELD_NOTICE);
+            let notice = entry.fields.and_then(|fields| fields.find(&[FIELD_NOTICE]));
             if let Some((_, bytes)) = notice {
                 end_one(&part.lane, &bytes);
             }
         }
         part.lane.note_heard(Instant::now());
         part.lane.advance(part.from, last);
-        self.trims.push((part.key.clone(), last));
-    }
-
-    async fn trim(&mut self) {
-        let trims = std::mem::take(&mut self.trims);
-        self.trim_all(trims).await;
-    }
-
-    /// Removes what was read. One that fails is made up for by the next.
-    async fn trim_all(&self, trims: Vec<(Bytes, EntryId)>) {
-        for (key, last) in trims {
-            if let Err(error) = self.shared.store.trim_receiver(&key, last).await {
-                tracing::debug!("trim of a receiver failed: {error}");
-            }
-        }
+        self.trims.note(&part.key, last, count);
     }
 
     /// A new connection may follow a restart or a failover: what was written before may be gone.
@@ -271,6 +237,19 @@ impl Receiver {
             self.reconnects = reconnects;
             parts.iter().for_each(|part| part.lane.mark_gap());
         }
+    }
+}
+
+/// Whether a read of these parts misses somebody who waits.
+fn is_outdated(shared: &Shared, scope: &Scope, parts: &[Part]) -> bool {
+    if parts.iter().any(|part| part.lane.read_to() != part.from) {
+        return true;
+    }
+    match scope {
+        Scope::One(_) => false,
+        Scope::All => shared.lanes().iter().any(|lane| {
+            lane.waiting() > 0 && !parts.iter().any(|part| Arc::ptr_eq(&part.lane, lane))
+        }),
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Layer 1. With them a server can park, archive and notify a task that it cannot run.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use uuid::Uuid;
 
@@ -37,15 +39,29 @@ impl Head {
     pub(super) fn read_rest(reader: &mut Reader<'_>, version: u8) -> Result<Self, EnvelopeError> {
         let id = read_task_id(reader)?;
         let name = reader.text("task name")?;
-        check_name("task", name)?;
+        let name = like_the_last(
+            &LAST_NAME,
+            name,
+            |name| &**name,
+            |name| {
+                check_name("task", name)?;
+                Ok(Arc::from(name))
+            },
+        )?;
         let client = if reader.nil() {
             None
         } else {
-            Some(ClientId::new(reader.text("client id")?)?)
+            let client = reader.text("client id")?;
+            Some(like_the_last(
+                &LAST_CLIENT,
+                client,
+                ClientId::as_str,
+                |client| Ok(ClientId::new(client)?),
+            )?)
         };
         Ok(Self {
             version,
-            name: Arc::from(name),
+            name,
             client,
             enqueued_at: if reader.nil() {
                 made_at(&id)
@@ -55,6 +71,27 @@ impl Head {
             id,
         })
     }
+}
+
+thread_local! {
+    /// Tasks in a row are mostly of one name and one client: those are not made, nor checked, again.
+    static LAST_NAME: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+    static LAST_CLIENT: Cell<Option<ClientId>> = const { Cell::new(None) };
+}
+
+/// What `make` makes of a text, shared with the last one if that was the same.
+fn like_the_last<T: Clone>(
+    last: &'static LocalKey<Cell<Option<T>>>,
+    text: &str,
+    text_of: impl Fn(&T) -> &str,
+    make: impl FnOnce(&str) -> Result<T, EnvelopeError>,
+) -> Result<T, EnvelopeError> {
+    let made = match last.take() {
+        Some(same) if text_of(&same) == text => same,
+        _ => make(text)?,
+    };
+    last.set(Some(made.clone()));
+    Ok(made)
 }
 
 /// When a UUIDv7 was made; the beginning of time for any other id.

@@ -208,8 +208,8 @@ impl Notice {
 /// How many bytes MessagePack puts in front of binary data.
 const fn bin_header(bytes: usize) -> usize {
     match bytes {
-        ..=0xff => 2,
-        ..=0xffff => 3,
+        0..=0xff => 2,
+        0x100..=0xffff => 3,
         _ => 5,
     }
 }

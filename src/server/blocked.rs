@@ -17,8 +17,8 @@ use crate::error::{BackendError, BackendKind};
 use crate::server::core::{Core, Slot};
 use crate::store::Delivery;
 use crate::store::blocking::BlockingConn;
+use crate::store::entries::RawEntry;
 use crate::store::keys::GROUP;
-use crate::store::reply::RawEntry;
 
 /// How long reads that shall end are waited for; one that does not end goes on waiting.
 const RECALL: Duration = Duration::from_millis(250);
@@ -29,7 +29,16 @@ const TELL_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) struct Landed {
     /// The position of its connection.
     pub(crate) group: usize,
-    pub(crate) result: Result<(), BackendError>,
+    pub(crate) result: Result<Found, BackendError>,
+}
+
+/// How much of what was there a read took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// Less than it asked for.
+    All,
+    /// As much as it asked for: there may be more.
+    Some,
 }
 
 /// The reads that wait.
@@ -38,7 +47,7 @@ pub(crate) struct Blocked {
     reads: JoinSet<Landed>,
     /// The connections that wait, by position.
     waiting: HashSet<usize>,
-    /// The slot for whichever read brings something first.
+    /// The slots for whichever read brings something first.
     spare: Arc<Mutex<Option<Slot>>>,
 }
 
@@ -61,29 +70,31 @@ impl Blocked {
         self.waiting.is_empty()
     }
 
-    /// Keeps a slot free for what comes first.
+    /// Keeps slots free for what comes first.
     pub(crate) fn reserve(&self, slot: Slot) {
         *lock(&self.spare) = Some(slot);
     }
 
-    /// Gives up the slot that was kept.
-    pub(crate) fn give_up_slot(&self) {
+    /// Gives up the slots that were kept.
+    pub(crate) fn give_up_slots(&self) {
         *lock(&self.spare) = None;
     }
 
-    /// Starts a read of some lanes.
+    /// Starts a read of some lanes, for at most `count` entries of each.
     pub(crate) fn start(
         &mut self,
         group: usize,
         conn: Arc<BlockingConn>,
         lanes: Vec<usize>,
         keys: Vec<Bytes>,
+        count: usize,
     ) {
         let (core, spare) = (Arc::clone(&self.core), Arc::clone(&self.spare));
-        let read = async move {
-            let result = read(&core, &conn, &lanes, &keys, &spare).await;
+        // Boxed here: the task would be moved several times on its way to its place, 6 KB each time.
+        let read = Box::pin(async move {
+            let result = read(&core, &conn, &lanes, &keys, count, &spare).await;
             Landed { group, result }
-        };
+        });
         self.waiting.insert(group);
         self.reads.spawn(read.in_current_span());
     }
@@ -142,23 +153,28 @@ async fn read(
     conn: &BlockingConn,
     lanes: &[usize],
     keys: &[Bytes],
+    count: usize,
     spare: &Mutex<Option<Slot>>,
-) -> Result<(), BackendError> {
+) -> Result<Found, BackendError> {
     // Until what came is held, nobody may take it for lost.
-    let _in_flight = core.deliveries_in_flight.read().await;
+    let in_flight = core.deliveries_in_flight.read().await;
     if core.is_stopping() {
-        return Ok(());
+        return Ok(Found::All);
     }
     let block = Some(core.settings.block);
     let reply = conn
-        .read_group(GROUP, core.me.as_str(), 1, block, keys)
+        .read_group(GROUP, core.me.as_str(), count, block, keys)
         .await;
     let streams = match reply {
         Ok(streams) => streams,
-        Err(error) if error.kind() == BackendKind::Unblocked => return Ok(()),
+        Err(error) if error.kind() == BackendKind::Unblocked => return Ok(Found::All),
         Err(error) => return Err(error),
     };
+    let mut found = Found::All;
     for (position, entries) in streams {
+        if entries.len() >= count {
+            found = Found::Some;
+        }
         let lane = lanes[position];
         let deliveries = deliveries(core, lane, entries);
         if deliveries.is_empty() {
@@ -170,7 +186,10 @@ async fn read(
         let slot = slot.or_else(|| Arc::clone(&core.slots).try_acquire_owned().ok());
         core.admit(lane, deliveries, slot, None);
     }
-    Ok(())
+    drop(in_flight);
+    // What came runs first: a lone task is settled before Redis has to look at the next read.
+    tokio::task::yield_now().await;
+    Ok(found)
 }
 
 /// What the entries of a read are.

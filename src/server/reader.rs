@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::error::{BackendError, BackendKind};
-use crate::server::blocked::{Blocked, Landed, deliveries};
+use crate::server::blocked::{Blocked, Found, Landed, deliveries};
 use crate::server::choose::round;
 use crate::server::core::{Core, Slot};
 use crate::server::patience::Patience;
@@ -75,6 +75,8 @@ struct Group {
     out_until: Option<Instant>,
     /// Its last read failed. The next one is a read that waits, which holds up nobody else.
     failed: bool,
+    /// Its last read waited, and took all there was: the next one may wait again.
+    emptied: bool,
 }
 
 impl Reader {
@@ -138,7 +140,8 @@ impl Reader {
         let mut found = false;
         for lane in round(self.core.order, &self.weights, fastrand::f64) {
             let group = self.group_of[lane];
-            if self.is_out(lane) || self.groups[group].failed || self.blocked.has(group) {
+            let state = &self.groups[group];
+            if self.is_out(lane) || state.failed || state.emptied || self.blocked.has(group) {
                 continue;
             }
             let core = Arc::clone(&self.core);
@@ -168,9 +171,13 @@ impl Reader {
 
     /// Waits until one of the queues has something, or one that was left out can be asked again.
     async fn wait_for_more(&mut self, mut slots: Slot) {
-        // One is enough to wake up, and the others stay free for reclaimed work meanwhile.
-        let spare = slots.num_permits().saturating_sub(1);
-        drop(slots.split(spare));
+        // Two are enough to wake up and to see whether there is more; the others stay free for
+        // reclaimed work meanwhile, at least one of them.
+        let kept = if slots.num_permits() > 2 { 2 } else { 1 };
+        drop(slots.split(slots.num_permits().saturating_sub(kept)));
+        self.groups
+            .iter_mut()
+            .for_each(|group| group.emptied = false);
         // The stop and the released work set their flags before they end blocked reads, so a flag
         // that is not seen here ends the reads below.
         let hinted = (0..self.keys.len()).any(|lane| {
@@ -189,7 +196,7 @@ impl Reader {
             if !lanes.is_empty() {
                 let keys = lanes.iter().map(|lane| self.keys[*lane].clone()).collect();
                 let conn = Arc::clone(&self.conns[group]);
-                self.blocked.start(group, conn, lanes, keys);
+                self.blocked.start(group, conn, lanes, keys, kept);
             }
         }
         let back = self.first_back();
@@ -199,7 +206,7 @@ impl Reader {
             () = sleep_until(back) => None,
             () = self.core.stop.taking.cancelled() => None,
         };
-        self.blocked.give_up_slot();
+        self.blocked.give_up_slots();
         if let Some(landed) = landed {
             self.note(landed).await;
         }
@@ -239,9 +246,10 @@ impl Reader {
     async fn note(&mut self, landed: Landed) {
         let Landed { group, result } = landed;
         self.groups[group].failed = result.is_err();
+        self.groups[group].emptied = matches!(result, Ok(Found::All));
         let lanes: Vec<usize> = self.lanes_of(group).collect();
         match result {
-            Ok(()) => self.groups[group].patience.reset(),
+            Ok(_) => self.groups[group].patience.reset(),
             // Asked one by one in the next round, the queues show which of them it is.
             Err(error) if error.kind() == BackendKind::WrongType && lanes.len() > 1 => {
                 self.groups[group].failed = false;

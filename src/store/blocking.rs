@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fred::error::ErrorKind;
-use fred::interfaces::{ClientInterface, ClientLike};
+use fred::interfaces::{ClientInterface, ClientLike, Resp3Frame};
 use fred::types::config::Options as CallOptions;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use fred::util::redis_keyslot;
 use tokio::sync::watch;
 
 use super::conn::{Conn, Options, number};
+use super::entries::{StreamEntries, streams};
 use super::link::{Guard, OldConnection};
-use super::reply::{Reply, StreamEntries, streams};
 use crate::error::{BackendError, ConnectError};
 use crate::id::{EntryId, duration_ms};
 
@@ -62,7 +62,7 @@ impl BlockingConn {
         args.extend(keys.iter().cloned().map(Value::Bytes));
         args.extend(keys.iter().map(|_| Value::from_static_str(">")));
         let reply = self.send("XREADGROUP", keys.first(), block, args).await?;
-        streams(reply, keys.iter())
+        streams(reply, |key| keys.iter().position(|asked| asked == key))
     }
 
     /// Reads entries after the ids given, and waits for some.
@@ -87,7 +87,9 @@ impl BlockingConn {
         );
         let first = keys_and_last.first().map(|(key, _)| key);
         let reply = self.send("XREAD", first, Some(block), args).await?;
-        streams(reply, keys_and_last.iter().map(|(key, _)| key))
+        streams(reply, |key| {
+            keys_and_last.iter().position(|(asked, _)| asked == key)
+        })
     }
 
     /// What [`Conn::unblock`] needs to wake a read of this connection.
@@ -141,7 +143,7 @@ impl BlockingConn {
         key: Option<&Bytes>,
         block: Option<Duration>,
         args: Vec<Value>,
-    ) -> Result<Reply, BackendError> {
+    ) -> Result<Resp3Frame, BackendError> {
         let (client, generation) = self.guard.client()?;
         let slot = key
             .filter(|_| self.guard.is_cluster())
@@ -166,7 +168,7 @@ impl BlockingConn {
         match sent {
             Ok(frame) => {
                 self.guard.succeeded(0);
-                Reply::from_frame(frame)
+                Ok(frame)
             }
             Err(error) => {
                 if *error.kind() == ErrorKind::Timeout {

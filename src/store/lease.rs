@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
+use super::entries::RawEntry;
 use super::keys::{FIELD_PLAIN, FIELD_RECORD};
-use super::reply::RawEntry;
 use super::reply::Reply;
 use crate::error::BackendError;
 use crate::id::{EntryId, QueueName};
@@ -38,10 +38,7 @@ impl Delivery {
     /// A delivery as a read brings it: the first one of its entry. An entry that somebody else wrote
     /// without a field of ours has no envelope, and ends as undecodable. `None` for a deleted entry.
     pub(crate) fn first(queue: &QueueName, entry: RawEntry) -> Option<Self> {
-        let field = entry
-            .fields?
-            .into_iter()
-            .find(|(name, _)| name == FIELD_PLAIN || name == FIELD_RECORD);
+        let field = entry.fields?.find(&[FIELD_PLAIN, FIELD_RECORD]);
         let (name, envelope) = field.unwrap_or_default();
         Some(Self {
             queue: queue.clone(),

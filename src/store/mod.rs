@@ -11,7 +11,7 @@
 //! | `conn` | the shared connection for commands and scripts |
 //! | `blocking` | a connection for one blocking reader |
 //! | `subscriber` | a connection that listens to channels |
-//! | `reply` `class` | what came back, and what can be done about an error |
+//! | `reply` `entries` `class` | what came back, and what can be done about an error |
 //! | `script` `keys` | the Lua scripts and the names of keys |
 //! | `lease` `record` | what a delivery is; what is stored of a task outside the stream |
 //! | `ensure` … | one call each, named like its script |
@@ -26,6 +26,7 @@ pub(crate) mod counts;
 pub(crate) mod end_task;
 pub(crate) mod enqueue;
 pub(crate) mod ensure;
+pub(crate) mod entries;
 pub(crate) mod fail;
 pub(crate) mod find;
 pub(crate) mod keys;

@@ -1,4 +1,4 @@
-//! What Redis answered, and the decoder of stream replies.
+//! What Redis answered.
 //!
 //! Layer 2, used by every file of the store. Values share the read buffer, so holding one small
 //! value keeps the whole buffer in memory: copy what is short and kept for long.
@@ -23,40 +23,6 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
 }
 
-/// One entry of a stream. `fields` is `None` when the entry was deleted while it was pending.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RawEntry {
-    pub(crate) id: EntryId,
-    pub(crate) fields: Option<Fields>,
-}
-
-/// The fields of an entry with their values. All of ours have one, which needs no list.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fields {
-    first: Option<(Bytes, Bytes)>,
-    more: Vec<(Bytes, Bytes)>,
-}
-
-impl RawEntry {
-    /// The first field and its value.
-    #[cfg(test)]
-    pub(crate) fn first_field(&self) -> Option<&(Bytes, Bytes)> {
-        self.fields.as_ref()?.first.as_ref()
-    }
-}
-
-impl IntoIterator for Fields {
-    type Item = (Bytes, Bytes);
-    type IntoIter =
-        std::iter::Chain<std::option::IntoIter<(Bytes, Bytes)>, std::vec::IntoIter<(Bytes, Bytes)>>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.more)
-    }
-}
-
-/// The entries of one stream: its index in the keys that were asked for, and what came of it.
-pub(crate) type StreamEntries = (usize, Vec<RawEntry>);
-
 impl Reply {
     /// Takes over a frame. An error reply, also one inside an array, is the error of the whole.
     pub(super) fn from_frame(frame: Resp3Frame) -> Result<Self, BackendError> {
@@ -69,15 +35,8 @@ impl Reply {
             | Resp3Frame::BlobString { data, .. }
             | Resp3Frame::VerbatimString { data, .. }
             | Resp3Frame::BigNumber { data, .. } => Self::Bytes(data),
-            Resp3Frame::Array { data, .. } => Self::array_of(data)?,
-            // In RESP2 there is no such thing: the client takes a list inside a reply for a message
-            // if it starts like one, and puts this word in front.
-            Resp3Frame::Push { mut data, .. } => {
-                if matches!(data.first(), Some(Resp3Frame::SimpleString { data, .. }) if data == "pubsub")
-                {
-                    data.remove(0);
-                }
-                Self::array_of(data)?
+            list @ (Resp3Frame::Array { .. } | Resp3Frame::Push { .. }) => {
+                Self::array_of(items(list)?)?
             }
             Resp3Frame::Set { data, .. } => Self::array_of(data)?,
             Resp3Frame::SimpleError { data, .. } => return Err(error_reply(&data)),
@@ -189,6 +148,23 @@ impl Reply {
     }
 }
 
+/// The frames of a list.
+pub(super) fn items(frame: Resp3Frame) -> Result<Vec<Resp3Frame>, BackendError> {
+    match frame {
+        Resp3Frame::Array { data, .. } => Ok(data),
+        // In RESP2 there is no such thing: the client takes a list inside a reply for a message if it
+        // starts like one, and puts this word in front.
+        Resp3Frame::Push { mut data, .. } => {
+            if matches!(data.first(), Some(Resp3Frame::SimpleString { data, .. }) if data == "pubsub")
+            {
+                data.remove(0);
+            }
+            Ok(data)
+        }
+        other => Err(Reply::from_frame(other)?.wrong("an array")),
+    }
+}
+
 fn error_reply(text: &str) -> BackendError {
     BackendError::new(reply_kind(text), shown(text))
 }
@@ -201,137 +177,16 @@ fn other_kind(frame: &Resp3Frame) -> &'static str {
     }
 }
 
-/// Decodes the reply of XRANGE and XCLAIM: an array of entries.
-pub(crate) fn entries(reply: Reply) -> Result<Vec<RawEntry>, BackendError> {
-    let items = match reply {
-        Reply::Nil => return Ok(Vec::new()),
-        reply => reply.into_array()?,
-    };
-    // Redis 6 leaves a nil in the place of an entry that was deleted; newer ones leave it out.
-    items
-        .into_iter()
-        .filter(|item| *item != Reply::Nil)
-        .map(entry)
-        .collect()
-}
-
-/// One entry: `[id, fields]`, `[id, nil]` when it was deleted, or with two more elements (idle time
-/// and delivery count) from Redis 8.
-fn entry(reply: Reply) -> Result<RawEntry, BackendError> {
-    let mut parts = reply.into_array()?.into_iter();
-    let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
-        return Err(unexpected("an entry", "a shorter array"));
-    };
-    let fields = fields.optional(|fields| {
-        let mut found = Fields::default();
-        let mut items = fields.into_array()?.into_iter();
-        while let Some(name) = items.next() {
-            let Some(value) = items.next() else {
-                return Err(unexpected("fields and values", "a field without value"));
-            };
-            let field = (name.into_bytes()?, value.into_bytes()?);
-            match found.first {
-                None => found.first = Some(field),
-                Some(_) => found.more.push(field),
-            }
-        }
-        Ok(found)
-    })?;
-    Ok(RawEntry {
-        id: id.entry_id()?,
-        fields,
-    })
-}
-
-/// Decodes the reply of XREADGROUP and XREAD in the order Redis sent it.
-pub(crate) fn streams<'a>(
-    reply: Reply,
-    keys: impl Iterator<Item = &'a Bytes>,
-) -> Result<Vec<StreamEntries>, BackendError> {
-    let items = match reply {
-        Reply::Nil => return Ok(Vec::new()),
-        reply => reply.into_array()?,
-    };
-    let keys: Vec<&Bytes> = keys.collect();
-    let mut found = Vec::with_capacity(items.len());
-    for item in items {
-        let [key, list] = item.into_parts()?;
-        let key = key.into_bytes()?;
-        let index = keys
-            .iter()
-            .position(|wanted| **wanted == key)
-            .ok_or_else(|| unexpected("a stream that was asked for", "another one"))?;
-        found.push((index, entries(list)?));
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(text: &'static str) -> Reply {
-        Reply::Bytes(Bytes::from_static(text.as_bytes()))
-    }
-
-    fn list(items: impl IntoIterator<Item = Reply>) -> Reply {
-        Reply::Array(items.into_iter().collect())
-    }
-
     #[test]
-    fn streams_keep_the_order_and_take_deleted_and_longer_entries() {
-        let low = Bytes::from_static(b"low");
-        let high = Bytes::from_static(b"high");
-        let reply = list([
-            list([
-                text("high"),
-                list([list([text("2-0"), list([text("t"), text("b")])])]),
-            ]),
-            list([
-                text("low"),
-                list([
-                    list([text("1-0"), Reply::Nil]),
-                    list([
-                        text("1-1"),
-                        list([text("t"), text("a")]),
-                        Reply::Int(5),
-                        Reply::Int(2),
-                    ]),
-                ]),
-            ]),
-        ]);
-        let found = streams(reply, [&low, &high].into_iter()).unwrap();
-        assert_eq!(
-            found.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
-            [1, 0]
-        );
-        assert_eq!(found[1].1[0].fields, None);
-        assert_eq!(found[1].1[1].id.to_string(), "1-1");
-        assert_eq!(found[1].1[1].first_field().unwrap().1, "a");
-        assert_eq!(streams(Reply::Nil, [&low].into_iter()).unwrap(), []);
-    }
-
-    #[test]
-    fn a_reply_of_another_shape_is_an_error_not_a_panic() {
-        let key = Bytes::from_static(b"k");
-        for reply in [
-            Reply::Int(1),
-            text("x"),
-            list([Reply::Nil]),
-            list([list([text("other"), list([])])]),
-            list([list([text("k"), list([list([text("1-0")])])])]),
-            list([list([text("k"), list([list([text("x"), Reply::Nil])])])]),
-            list([list([
-                text("k"),
-                list([list([text("1-0"), list([text("t")])])]),
-            ])]),
-        ] {
-            let error = streams(reply.clone(), [&key].into_iter()).unwrap_err();
-            assert!(error.to_string().contains("unexpected reply"), "{reply:?}");
-        }
+    fn a_reply_of_another_kind_is_an_error() {
         assert!(Reply::Int(-1).u64().is_err());
         assert!(Reply::Nil.text().is_err());
-        assert_eq!(text("42").int().unwrap(), 42);
+        let digits = Reply::Bytes(Bytes::from_static(b"42"));
+        assert_eq!(digits.int().unwrap(), 42);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use super::blocking::BlockingConn;
 use super::conn::{Conn, Options};
-use super::reply::{Reply, StreamEntries};
+use super::entries::StreamEntries;
+use super::reply::Reply;
 use crate::error::BackendError;
 
 pub(super) struct TestRedis {

@@ -62,7 +62,7 @@ pub(crate) struct RatioArgs {
     #[arg(long, default_value_t = 8)]
     pub(crate) producers: usize,
     /// How many tasks one call of `enqueue_all` has.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 100)]
     pub(crate) chunk: usize,
     /// Measure only these; the last line is not printed then.
     #[arg(long, value_enum, value_delimiter = ',')]

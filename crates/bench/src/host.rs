@@ -1,11 +1,12 @@
-//! The private server of one run, and what it says about itself; cores, where the system lets us choose.
+//! The private server of one run, and what it says about itself.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use streamfleet::testing::{AofMode, TestServer};
 
 use crate::Result;
+use crate::cores;
 use crate::own;
 use crate::rate::Rate;
 use crate::wire::{Wire, command};
@@ -21,6 +22,9 @@ impl Host {
     pub(crate) async fn start(aof: AofMode) -> Result<Self> {
         let server = TestServer::options().aof(aof).start().await?;
         server.unchecked("the runs check what they need");
+        if let Some(pid) = server.pid() {
+            cores::give_server_its_own(pid);
+        }
         let wire = Wire::connect(server.port())?;
         Ok(Self { server, wire })
     }
@@ -35,13 +39,6 @@ impl Host {
 
     pub(crate) fn version(&self) -> String {
         format!("{} {}", self.server.kind(), self.server.version())
-    }
-
-    /// Gives the server the first core, alone if the generator keeps away from it.
-    pub(crate) fn pin(&self) {
-        if let Some(pid) = self.server.pid() {
-            pin_all(pid, SERVER_CORE);
-        }
     }
 
     pub(crate) fn info(&mut self, section: &str) -> Result<String> {
@@ -176,41 +173,6 @@ fn number(info: &str, name: &str) -> Result<f64> {
         .parse()?)
 }
 
-const SERVER_CORE: &str = "0";
-const GENERATOR_CORE: &str = "1";
-
-/// Whether there are two cores to part.
-fn has_two_cores() -> bool {
-    std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2)
-}
-
-fn pin_all(pid: u32, core: &str) {
-    pin(&["-a", "-p", "-c", core, &pid.to_string()]);
-}
-
-/// Keeps the calling thread away from the core of the server. Without `taskset` nothing happens.
-pub(crate) fn pin_this_thread() {
-    let thread = std::fs::read_link("/proc/thread-self");
-    let Some(id) = thread
-        .ok()
-        .and_then(|path| path.file_name()?.to_str().map(str::to_owned))
-    else {
-        return;
-    };
-    pin(&["-p", "-c", GENERATOR_CORE, &id]);
-}
-
-fn pin(args: &[&str]) {
-    if has_two_cores() {
-        let mut taskset = Command::new("taskset");
-        let _ = taskset
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-    }
-}
-
 /// XADD per second by `redis-benchmark` with these connections and this depth, if it is installed.
 pub(crate) fn redis_benchmark(
     port: u16,
@@ -240,14 +202,7 @@ pub(crate) fn redis_benchmark(
         "t",
         &value,
     ];
-    let pinned = has_two_cores() && Command::new("taskset").arg("--version").output().is_ok();
-    let mut run = if pinned {
-        let mut run = Command::new("taskset");
-        run.args(["-c", GENERATOR_CORE, benchmark]);
-        run
-    } else {
-        Command::new(benchmark)
-    };
+    let mut run = Command::new(benchmark);
     let output = run.args(args).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // "command","rps","avg_latency_ms",…; the command itself may hold anything, so from the end.

@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod agreement;
 mod cli;
+mod cores;
 mod fleet;
 mod host;
 mod layout;
@@ -33,9 +34,16 @@ use crate::cli::{Cli, What};
 /// Whatever ends a run: the text is all that is done with it.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
+    if matches!(cli.what, What::Raw(_) | What::Ratio(_)) {
+        cores::move_to_own();
+    }
+    run(&cli)
+}
+
+#[tokio::main]
+async fn run(cli: &Cli) -> ExitCode {
     let ran = match &cli.what {
         What::Raw(args) => limit::run(args, cli.json).await,
         What::Ratio(args) => ratio::run(args, cli.json).await,

@@ -24,7 +24,7 @@ use super::park::Parking;
 use super::reclaim::{ReclaimCursor, ReclaimTimes, Reclaimed};
 use super::record::Record;
 use super::renew::{RenewTimes, Renewed};
-use super::reply::{Reply, entries};
+use super::reply::Reply;
 use super::settle::{Settled, Success};
 use super::subscriber::{ChannelMessage, Subscriber};
 use super::tests_server::TestRedis;
@@ -236,8 +236,8 @@ impl Scene {
     /// What `waiter` was told, oldest first.
     async fn told(&self) -> Vec<String> {
         let reply = self.send("XRANGE p:{q}:r:waiter - +").await;
-        entries(reply)
-            .unwrap()
+        reply
+            .into_entries()
             .iter()
             .map(|entry| {
                 let (field, value) = entry.first_field().unwrap();

@@ -50,7 +50,7 @@ async fn a_parked_task_keeps_its_crashes_and_comes_back_with_them() {
             .unwrap(),
         2
     );
-    let found = entries(scene.send("XRANGE p:{q}:s - +").await).unwrap();
+    let found = scene.send("XRANGE p:{q}:s - +").await.into_entries();
     let field = found[0].first_field().unwrap();
     assert_eq!(
         (found[0].id, field.0.as_ref(), field.1.as_ref()),

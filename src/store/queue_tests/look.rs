@@ -157,7 +157,7 @@ async fn the_last_id_of_the_receiver_is_that_of_the_same_moment_also_when_it_was
         .await
         .unwrap();
     let written = rig.raw(["XRANGE", &rig.key("r:c1"), "-", "+"]).await;
-    let written = crate::store::reply::entries(written).unwrap()[0].id;
+    let written = written.into_entries()[0].id;
     rig.raw(["XTRIM", &rig.key("r:c1"), "MAXLEN", "0"]).await;
     let looked = rig
         .store
@@ -210,10 +210,7 @@ async fn a_task_found_waiting_behind_its_deadline_ends_as_expired() {
     let last = rig
         .raw(["XREVRANGE", &rig.key("r:c1"), "+", "-", "COUNT", "1"])
         .await;
-    assert_eq!(
-        looked.receiver_last,
-        crate::store::reply::entries(last).unwrap()[0].id
-    );
+    assert_eq!(looked.receiver_last, last.into_entries()[0].id);
     assert_eq!(rig.entries().await, 0);
     for kind in [
         "tasks",

@@ -94,8 +94,8 @@ impl Rig {
     /// The envelopes in the stream, in order, with their fields.
     pub(super) async fn stream(&self) -> Vec<(EntryId, Bytes, Bytes)> {
         let reply = self.raw(["XRANGE", &self.key("s"), "-", "+"]).await;
-        super::reply::entries(reply)
-            .unwrap()
+        reply
+            .into_entries()
             .into_iter()
             .map(|entry| {
                 let (field, value) = entry.first_field().unwrap().clone();
@@ -122,7 +122,7 @@ impl Rig {
             ])
             .await;
         let key = Bytes::from(key);
-        super::reply::streams(reply, std::iter::once(&key))
+        super::entries::streams(reply.into_frame(), |found| (*found == key).then_some(0))
             .unwrap()
             .into_iter()
             .flat_map(|(_, entries)| entries)
@@ -170,8 +170,8 @@ impl Rig {
     /// What was written to the client's receiver, in order.
     pub(super) async fn notices(&self) -> Vec<(TaskId, Ending)> {
         let reply = self.raw(["XRANGE", &self.key("r:c1"), "-", "+"]).await;
-        super::reply::entries(reply)
-            .unwrap()
+        reply
+            .into_entries()
             .into_iter()
             .map(|entry| {
                 let (field, value) = entry.first_field().unwrap();

@@ -19,7 +19,7 @@ async fn values(rig: &Rig, entries: &[EntryId]) -> Vec<String> {
     for entry in entries {
         let id = entry.to_string();
         let reply = rig.raw(["XRANGE", &rig.key("s"), &id, &id]).await;
-        let found = crate::store::reply::entries(reply).unwrap();
+        let found = reply.into_entries();
         values.push(String::from_utf8(found[0].first_field().unwrap().1.to_vec()).unwrap());
     }
     values

@@ -123,13 +123,7 @@ async fn a_hundred_thousand_due_tasks_drain_in_batches_and_in_order() {
     let last = rig
         .raw(["XREVRANGE", &rig.key("s"), "+", "-", "COUNT", "1"])
         .await;
-    assert_eq!(
-        crate::store::reply::entries(last).unwrap()[0]
-            .first_field()
-            .unwrap()
-            .1,
-        "100000"
-    );
+    assert_eq!(last.into_entries()[0].first_field().unwrap().1, "100000");
 }
 
 #[tokio::test]

@@ -28,6 +28,13 @@ pub(crate) async fn single(
     pause: Duration,
 ) -> Result<Single> {
     let fleet = Fleet::start(&host.url(), concurrency, Work::Stamp).await?;
+    // In a task, as a request handler is: what `main` awaits runs on a thread beside the workers.
+    let (fleet, single, tasks) = tokio::spawn(one_by_one(fleet, time, pause)).await??;
+    fleet.stop(tasks).await?;
+    Ok(single)
+}
+
+async fn one_by_one(fleet: Fleet, time: Duration, pause: Duration) -> Result<(Fleet, Single, u64)> {
     let mut single = Single {
         start: Latencies::new()?,
         result: Latencies::new()?,
@@ -58,6 +65,5 @@ pub(crate) async fn single(
             tokio::time::sleep(pause).await;
         }
     }
-    fleet.stop(number).await?;
-    Ok(single)
+    Ok((fleet, single, number))
 }

@@ -23,7 +23,7 @@ pub(crate) use life::life;
 pub(crate) use single::single;
 
 use crate::Result;
-use crate::host::{Host, pin_this_thread};
+use crate::host::Host;
 use crate::layout;
 use crate::rate::Rate;
 use crate::scripts::Names;
@@ -53,7 +53,6 @@ fn on_sockets<W>(host: &mut Host, time: Duration, work: W) -> Result<Rate>
 where
     W: Fn(u8, Wire, &AtomicBool) -> Result<u64> + Send + Sync + 'static,
 {
-    host.pin();
     let work = Arc::new(work);
     let over = Arc::new(AtomicBool::new(false));
     let start = Arc::new(Barrier::new(usize::from(SOCKETS) + 1));
@@ -62,7 +61,6 @@ where
         let wire = Wire::connect(host.port())?;
         let (work, over, start) = (Arc::clone(&work), Arc::clone(&over), Arc::clone(&start));
         threads.push(std::thread::spawn(move || {
-            pin_this_thread();
             start.wait();
             work(socket, wire, &over)
         }));
