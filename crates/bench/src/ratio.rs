@@ -30,6 +30,8 @@ struct Rounds {
     forget: Vec<Pair<Rate>>,
     enqueue: Vec<Pair<Rate>>,
     latency: Vec<Pair<Percentiles>>,
+    /// The limit of `latency` through fred, without the library.
+    through_fred: Vec<Percentiles>,
 }
 
 /// What the last line says: the library as a share of the limit, medians over the rounds.
@@ -120,6 +122,9 @@ async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs
             raw: raw.percentiles(),
             library: library.result.percentiles(),
         });
+        let through = Host::start(AofMode::Off).await?;
+        let through = raw::through_fred(&through, &raw::prepare(&through)?, time).await?;
+        rounds.through_fred.push(through.percentiles());
         return names.check_known(host.port());
     }
     let before = if raw_first {
@@ -264,13 +269,21 @@ impl Report {
         show::print(table.lines());
         if !rounds.latency.is_empty() {
             let of = |side: fn(&Pair<Percentiles>) -> f64| median(rounds.latency.iter().map(side));
-            show::print([format!(
-                "one at a time: raw p50 {:.3} ms, p99 {:.3}; library p50 {:.3} ms, p99 {:.3}",
-                of(|pair| pair.raw.p50),
-                of(|pair| pair.raw.p99),
-                of(|pair| pair.library.p50),
-                of(|pair| pair.library.p99),
-            )]);
+            let fred = median(rounds.through_fred.iter().map(|fred| fred.p50));
+            let shares = rounds.through_fred.iter().zip(&rounds.latency);
+            let share = median(shares.map(|(fred, pair)| fred.p50 / pair.raw.p50));
+            show::print([
+                format!(
+                    "one at a time: raw p50 {:.3} ms, p99 {:.3}; library p50 {:.3} ms, p99 {:.3}",
+                    of(|pair| pair.raw.p50),
+                    of(|pair| pair.raw.p99),
+                    of(|pair| pair.library.p50),
+                    of(|pair| pair.library.p99),
+                ),
+                format!(
+                    "the same through fred, without the library: p50 {fred:.3} ms, {share:.2} of raw"
+                ),
+            ]);
         }
         show::print([self.strength.line()]);
     }

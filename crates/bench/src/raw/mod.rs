@@ -6,13 +6,14 @@
 //! - `enqueuer` `settler`: the calls of the two scripts
 //! - `life`: whole task lives, with and without a notice at the end
 //! - `fill`: enqueues only; and plain XADD, as information
-//! - `single`: one task at a time, by three threads that block
+//! - `single`: one task at a time, by three threads that block; `through_fred`: the same through fred
 
 mod enqueuer;
 mod fill;
 mod life;
 mod settler;
 mod single;
+mod through_fred;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub(crate) use fill::{enqueue, plain_bytes, plain_xadd};
 pub(crate) use life::life;
 pub(crate) use single::single;
+pub(crate) use through_fred::through_fred;
 
 use crate::Result;
 use crate::host::Host;

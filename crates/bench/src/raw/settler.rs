@@ -39,25 +39,28 @@ impl Settler {
     /// Runs the tasks that were read: the handler is to add one to the number.
     pub(crate) fn take(&mut self, wire: &Wire, entries: &[(Range<usize>, Range<usize>)]) {
         for (id, value) in entries {
-            self.ids.extend_from_slice(wire.bytes(id));
-            self.id_ends.push(self.ids.len());
-            let envelope = wire.bytes(value);
-            match client_of(envelope) {
-                Some(client) => {
-                    let known = self.clients.iter().position(|known| known == client);
-                    let place = known.unwrap_or_else(|| {
-                        self.clients.push(client.to_vec());
-                        let text = String::from_utf8_lossy(client).into_owned();
-                        self.keys.push(layout::receiver(&text));
-                        self.clients.len() - 1
-                    });
-                    self.told.push(place as u8 + 1);
-                    let number = number_of(envelope);
-                    let notice = layout::notice(&envelope[ID_AT..ID_AT + ID_BYTES], number + 1);
-                    self.notices.extend_from_slice(&notice);
-                }
-                None => self.told.push(0),
+            self.take_one(wire.bytes(id), wire.bytes(value));
+        }
+    }
+
+    pub(crate) fn take_one(&mut self, id: &[u8], envelope: &[u8]) {
+        self.ids.extend_from_slice(id);
+        self.id_ends.push(self.ids.len());
+        match client_of(envelope) {
+            Some(client) => {
+                let known = self.clients.iter().position(|known| known == client);
+                let place = known.unwrap_or_else(|| {
+                    self.clients.push(client.to_vec());
+                    let text = String::from_utf8_lossy(client).into_owned();
+                    self.keys.push(layout::receiver(&text));
+                    self.clients.len() - 1
+                });
+                self.told.push(place as u8 + 1);
+                let number = number_of(envelope);
+                let notice = layout::notice(&envelope[ID_AT..ID_AT + ID_BYTES], number + 1);
+                self.notices.extend_from_slice(&notice);
             }
+            None => self.told.push(0),
         }
     }
 
