@@ -100,6 +100,11 @@ impl Reader {
             for landed in self.blocked.recall(&self.conns).await {
                 self.note(landed).await;
             }
+            let first = self.core.slots(1).await?;
+            // Handlers that waited for the same tick of the clock end together: one read for all of
+            // them instead of one for the first and then one for the others.
+            tokio::task::yield_now().await;
+            return Some(self.core.more_slots(first, READ_MOST));
         }
         self.core.slots(READ_MOST).await
     }

@@ -297,9 +297,9 @@ async fn take_down(running: Running) -> StopReport {
     end_runs(&core).await;
     let left = core.runs.len();
     add(&core.counts.abandoned, left);
-    let report = core.counts.report(began.elapsed());
-    let last = finish(core, loops, keeper, guard);
+    let last = finish(Arc::clone(&core), loops, keeper, guard);
     if left == 0 {
+        // What it still writes belongs into the report.
         last.await;
     } else {
         // Handlers that block a thread cannot be stopped. Their leases are kept for as long as they
@@ -310,10 +310,7 @@ async fn take_down(running: Running) -> StopReport {
         );
         tokio::spawn(last);
     }
-    StopReport {
-        stop_took: began.elapsed(),
-        ..report
-    }
+    core.counts.report(began.elapsed())
 }
 
 /// Waits for everything that could bring new work. What a read still brings is handed back.

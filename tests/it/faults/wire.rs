@@ -147,6 +147,32 @@ async fn a_batch_whose_reply_was_lost_is_enqueued_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_reports_the_successes_that_it_still_had_to_write() {
+    let _together = together().await;
+    let redis = TestServer::start().await.unwrap();
+    let proxy = Proxy::start(redis.port()).await;
+    let client = Client::connect(redis.url()).await.unwrap();
+    let worker = Setup::new(redis.url_at(proxy.port())).here().await;
+    // The runs end when nothing is taken any more, and their successes are on the way for a while.
+    let handles = client
+        .enqueue_all((0..10).map(|n| Job::sleep(n, 3_000)))
+        .await;
+    eventually("all run", LONG, async || {
+        numbers(&worker.events(), "start").len() == 10
+    })
+    .await;
+    proxy.set(Mode::Delay(ms(200)));
+    let report = worker.stop().await;
+    assert_eq!((report.succeeded, report.interrupted), (10, 0));
+    for (n, handle) in (0..).zip(handles.unwrap()) {
+        let result = handle.unwrap().result_timeout(LONG).await;
+        assert_eq!(result.unwrap(), output_of(n));
+    }
+    client.close().await;
+    redis.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killing_each_kind_of_connection_all_the_time_loses_and_doubles_nothing() {
     let _together = together().await;
     let redis = TestServer::start().await.unwrap();
