@@ -33,6 +33,8 @@ use crate::wire::{Wire, word};
 
 /// How many sockets, each with its thread.
 const SOCKETS: u8 = 4;
+/// How long a blocked read waits before it looks whether all is over.
+const BLOCK_MS: &[u8] = b"200";
 /// How many tasks one batch has.
 pub(crate) const BATCH: usize = 100;
 
@@ -78,6 +80,22 @@ where
             .map_err(|_| "a thread of the generator panicked")??;
     }
     meter.rate(host, tasks)
+}
+
+/// What follows XREADGROUP when one worker waits for tasks.
+fn waiting_read(stream: &[u8]) -> [&[u8]; 10] {
+    [
+        b"GROUP",
+        layout::GROUP,
+        b"server-0",
+        b"COUNT",
+        b"100",
+        b"BLOCK",
+        BLOCK_MS,
+        b"STREAMS",
+        stream,
+        b">",
+    ]
 }
 
 /// The client id of a socket, as long as those of the library.

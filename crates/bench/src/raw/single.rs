@@ -6,18 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use super::client_id;
 use super::enqueuer::Enqueuer;
 use super::settler::Settler;
+use super::{BLOCK_MS, client_id, waiting_read};
 use crate::Result;
 use crate::host::Host;
 use crate::layout;
 use crate::scripts::Names;
 use crate::stats::Latencies;
 use crate::wire::{Wire, command};
-
-/// How long a blocked read waits before it looks whether all is over.
-const BLOCK_MS: &[u8] = b"200";
 
 /// Times from just before the enqueue to the outcome.
 pub(crate) fn single(host: &Host, names: &Names, time: Duration) -> Result<Latencies> {
@@ -67,23 +64,12 @@ fn produce(
 
 fn work(mut wire: Wire, names: &Names, over: &AtomicBool) -> Result<()> {
     let mut settler = Settler::new(names, "server-0".to_owned());
-    let (stream, group) = (layout::key("s"), layout::GROUP);
+    let stream = layout::key("s");
+    let mut read: Vec<&[u8]> = vec![b"XREADGROUP"];
+    read.extend(waiting_read(&stream));
     let mut entries = Vec::new();
     while !over.load(Ordering::Relaxed) {
-        let read: &[&[u8]] = &[
-            b"XREADGROUP",
-            b"GROUP",
-            group,
-            b"server-0",
-            b"COUNT",
-            b"100",
-            b"BLOCK",
-            BLOCK_MS,
-            b"STREAMS",
-            &stream,
-            b">",
-        ];
-        command(&mut wire.out, read);
+        command(&mut wire.out, &read);
         wire.send()?;
         entries.clear();
         wire.entries(&mut entries)?;

@@ -12,16 +12,15 @@ use fred::types::config::{Config, PerformanceConfig, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use tokio::sync::mpsc;
 
-use super::client_id;
 use super::enqueuer::Enqueuer;
 use super::settler::Settler;
+use super::{BLOCK_MS, client_id, waiting_read};
 use crate::Result;
 use crate::host::Host;
 use crate::layout;
 use crate::scripts::Names;
 use crate::stats::Latencies;
 
-const BLOCK_MS: &[u8] = b"200";
 /// What the library gives a command.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,20 +80,8 @@ async fn produce(
 async fn work(client: Client, names: Names) -> Result<()> {
     let mut settler = Settler::new(&names, "server-0".to_owned());
     let stream = layout::key("s");
-    let read: &[&[u8]] = &[
-        b"GROUP",
-        layout::GROUP,
-        b"server-0",
-        b"COUNT",
-        b"100",
-        b"BLOCK",
-        BLOCK_MS,
-        b"STREAMS",
-        &stream,
-        b">",
-    ];
     loop {
-        let found = entries(wait(&client, "XREADGROUP", read).await?)?;
+        let found = entries(wait(&client, "XREADGROUP", &waiting_read(&stream)).await?)?;
         for (id, envelope) in &found {
             settler.take_one(id, envelope);
         }
