@@ -68,7 +68,9 @@ pub(super) fn streams(
     let streams = items(reply)?;
     let mut found = Vec::with_capacity(streams.len());
     for stream in streams {
-        let [key, list] = pair(items(stream)?, "a stream and its entries")?;
+        let [key, list] = <[Resp3Frame; 2]>::try_from(items(stream)?).map_err(|items| {
+            unexpected("an array of 2", &format!("an array of {}", items.len()))
+        })?;
         let key = leaf(key)?;
         let index = index_of(&key)
             .ok_or_else(|| unexpected("a stream that was asked for", "another one"))?;
@@ -96,7 +98,10 @@ pub(super) fn entries(reply: Resp3Frame) -> Result<Vec<RawEntry>, BackendError> 
 /// One entry: `[id, fields]`, `[id, nil]` when it was deleted, or with two more elements (idle time
 /// and delivery count) from Redis 8.
 fn entry(frame: Resp3Frame) -> Result<RawEntry, BackendError> {
-    let [id, fields] = pair(items(frame)?, "an entry")?;
+    let mut parts = items(frame)?.into_iter();
+    let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
+        return Err(unexpected("an entry", "a shorter array"));
+    };
     let id =
         EntryId::parse_bytes(&leaf(id)?).ok_or_else(|| unexpected("an entry id", "other bytes"))?;
     if matches!(fields, Resp3Frame::Null) {
@@ -114,15 +119,6 @@ fn entry(frame: Resp3Frame) -> Result<RawEntry, BackendError> {
         id,
         fields: Some(found),
     })
-}
-
-/// The first two of a list that may have more.
-fn pair(items: Vec<Resp3Frame>, wanted: &str) -> Result<[Resp3Frame; 2], BackendError> {
-    let mut items = items.into_iter();
-    match (items.next(), items.next()) {
-        (Some(first), Some(second)) => Ok([first, second]),
-        _ => Err(unexpected(wanted, "a shorter array")),
-    }
 }
 
 fn leaf(frame: Resp3Frame) -> Result<Bytes, BackendError> {
@@ -212,6 +208,7 @@ mod tests {
             text("x"),
             list([Reply::Nil]),
             list([list([text("other"), list([])])]),
+            list([list([text("k"), list([]), Reply::Nil])]),
             list([list([text("k"), list([list([text("1-0")])])])]),
             list([list([text("k"), list([list([text("x"), Reply::Nil])])])]),
             list([list([
