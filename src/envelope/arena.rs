@@ -44,12 +44,22 @@ impl Arena {
     ) -> Result<Bytes, E> {
         self.scratch.clear();
         write(&mut self.scratch)?;
-        let bytes = self.scratch.len();
+        self.make_room(self.scratch.len());
+        self.block.extend_from_slice(&self.scratch);
+        Ok(self.block.split().freeze())
+    }
+
+    /// A copy of what is written already.
+    pub(crate) fn copy(&mut self, value: &[u8]) -> Bytes {
+        self.make_room(value.len());
+        self.block.extend_from_slice(value);
+        self.block.split().freeze()
+    }
+
+    fn make_room(&mut self, bytes: usize) {
         if self.block.capacity() < bytes {
             self.block = BytesMut::with_capacity(bytes.max(self.block_bytes));
         }
-        self.block.extend_from_slice(&self.scratch);
-        Ok(self.block.split().freeze())
     }
 }
 
@@ -70,6 +80,7 @@ mod tests {
         assert_eq!(gap, texts[0].len());
         let large = arena.write(|bytes| bytes.resize(1_000, 7));
         assert_eq!(large.len(), 1_000);
+        assert_eq!(arena.copy(b"as it is"), "as it is");
     }
 
     #[test]

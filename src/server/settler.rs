@@ -16,12 +16,9 @@ use crate::server::core::Core;
 use crate::server::patience::Patience;
 use crate::server::report::add;
 use crate::server::run_info::Held;
+use crate::store::settle::{SETTLE_MOST, page_len};
 use crate::store::{Settled, Success};
 
-/// The most successes of one script.
-pub(crate) const SETTLE_MOST: usize = 100;
-/// The most bytes of one script, unless a single success is larger.
-const SETTLE_MOST_BYTES: usize = 256 * 1024;
 /// The most scripts of one queue under way. Each writes other entries, so their order does not matter.
 const FLIGHTS: usize = 2;
 /// How many successes may wait for a settler before their runs wait with them.
@@ -46,8 +43,8 @@ pub(crate) async fn settle(core: Arc<Core>, lane: usize, mut done: mpsc::Receive
             continue;
         }
         let batch = next_batch(&core, &mut done).await;
+        // Then nothing is under way either: a second batch is taken only when it is there.
         if batch.is_empty() {
-            while flights.next().await.is_some() {}
             return;
         }
         flights.push(fly(&core, lane, batch, rested.pop().unwrap_or_default()));
@@ -72,23 +69,11 @@ async fn next_batch(core: &Core, done: &mut mpsc::Receiver<Done>) -> Vec<Done> {
 /// Writes a batch in as many scripts as its bytes need, one after the other.
 async fn fly(core: &Core, lane: usize, mut batch: Vec<Done>, mut patience: Patience) -> Patience {
     while !batch.is_empty() {
-        let rest = batch.split_off(fitting(&batch));
+        let rest = batch.split_off(page_len(batch.iter().map(|done| &done.success)));
         write(core, lane, &batch, &mut patience).await;
         batch = rest;
     }
     patience
-}
-
-/// How many of the first successes fit into one script.
-fn fitting(batch: &[Done]) -> usize {
-    let mut bytes = 0;
-    batch
-        .iter()
-        .position(|done| {
-            bytes += done.success.notice.len();
-            bytes > SETTLE_MOST_BYTES
-        })
-        .map_or(batch.len(), |first_too_much| first_too_much.max(1))
 }
 
 /// Writes one batch, however long Redis is away: the entries are ours until it answered.

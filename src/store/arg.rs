@@ -67,8 +67,7 @@ impl Args {
 
     /// Adds a copy.
     pub(super) fn copy(&mut self, value: &[u8]) {
-        let copied = self.arena.write(|bytes| bytes.extend_from_slice(value));
-        self.args.push(copied);
+        self.args.push(self.arena.copy(value));
     }
 
     /// Adds what is shared already.

@@ -13,8 +13,9 @@ use crate::error::BackendError;
 use crate::id::{ClientId, ConsumerId, EntryId, QueueName, TaskId};
 use crate::store::class::unexpected;
 
-/// Bounds of one script.
-const ITEMS: usize = 100;
+/// The most successes of one script.
+pub(crate) const SETTLE_MOST: usize = 100;
+/// The most bytes of one script, unless a single success is larger.
 const BYTES: usize = 256 * 1024;
 /// About as long as the text of an entry id is.
 const ENTRY_ID: usize = 20;
@@ -67,7 +68,7 @@ impl Store {
         let mut settled = Vec::with_capacity(successes.len());
         let mut rest = &successes[..];
         while !rest.is_empty() {
-            let (page, others) = rest.split_at(page_len(rest));
+            let (page, others) = rest.split_at(page_len(rest.iter().copied()));
             self.settle_page(q, me, page, strict, &mut settled).await?;
             rest = others;
         }
@@ -134,11 +135,11 @@ impl Store {
 }
 
 /// How many of the first items fit into one script; at least one.
-fn page_len(items: &[&Success]) -> usize {
+pub(crate) fn page_len<'a>(items: impl IntoIterator<Item = &'a Success>) -> usize {
     let mut bytes = 0_usize;
     let fitting = items
-        .iter()
-        .take(ITEMS)
+        .into_iter()
+        .take(SETTLE_MOST)
         .take_while(|item| {
             bytes = bytes.saturating_add(item.notice.len());
             bytes <= BYTES

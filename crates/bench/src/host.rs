@@ -202,8 +202,7 @@ pub(crate) fn redis_benchmark(
         "t",
         &value,
     ];
-    let mut run = Command::new(benchmark);
-    let output = run.args(args).output().ok()?;
+    let output = Command::new(benchmark).args(args).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // "command","rps","avg_latency_ms",…; the command itself may hold anything, so from the end.
     let line = text.lines().rfind(|line| line.contains("XADD"))?;

@@ -43,7 +43,7 @@ async fn child_main() {
     }
 }
 
-/// An authority, whose certificate is in `<name>-ca.crt`, and what a server shows that trusts it.
+/// An authority, whose certificate is in `<name>-ca.crt`, and a server that it vouches for.
 fn certify(directory: &Path, name: &str) -> ServerConfig {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
