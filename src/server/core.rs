@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::Client;
 use crate::id::{ConsumerId, QueueName};
+use crate::server::ahead::{InLine, Line};
 use crate::server::bound::AnyHandler;
 use crate::server::choose::Order;
 use crate::server::clock::RedisClock;
@@ -33,6 +34,15 @@ use crate::upkeep::Wakes;
 
 /// A place for one running handler; free again when it is dropped.
 pub(crate) type Slot = OwnedSemaphorePermit;
+
+/// When a delivery may start.
+pub(crate) enum Turn {
+    Now(Slot),
+    /// When there is a slot; soon, or it is handed back.
+    InLine(InLine),
+    /// When there is a slot, and no other suspect runs.
+    Later,
+}
 
 /// Everything that is one per server.
 pub(crate) struct Core {
@@ -52,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) clock: RedisClock,
     /// One permit for each handler that may run.
     pub(crate) slots: Arc<Semaphore>,
+    /// The deliveries that wait for a slot.
+    pub(crate) line: Line,
     /// Suspects run one at a time, so that a crash has one cause.
     pub(crate) suspect_lane: Arc<Semaphore>,
     /// Held for reading by whoever waits for a reply that brings deliveries, for writing by the
@@ -168,8 +180,9 @@ impl Core {
         }
     }
 
-    /// Takes deliveries in: each is held from here on and run as soon as it has a slot. A delivery
-    /// that is held already is dropped, because it is the same one found twice.
+    /// Takes deliveries in: each is held from here on and run as soon as it has a slot, for which
+    /// those without one wait in line. A delivery that is held already is dropped, because it is the
+    /// same one found twice.
     pub(crate) fn admit(
         self: &Arc<Self>,
         lane: usize,
@@ -183,6 +196,11 @@ impl Core {
                 continue;
             }
             let slot = slots.as_mut().and_then(|slots| slots.split(1));
+            let turn = match slot {
+                Some(slot) => Turn::Now(slot),
+                None if delivery.suspect => Turn::Later,
+                None => Turn::InLine(InLine::new(self)),
+            };
             let suspect = if delivery.suspect {
                 suspect.take()
             } else {
@@ -190,7 +208,7 @@ impl Core {
             };
             let core = Arc::clone(self);
             self.runs
-                .spawn(crate::server::run::run(core, held, delivery, slot, suspect));
+                .spawn(crate::server::run::run(core, held, delivery, turn, suspect));
         }
     }
 
@@ -207,15 +225,18 @@ impl Core {
 
     /// Adds what is free right now, up to `most` in all.
     pub(crate) fn more_slots(&self, mut slots: Slot, most: usize) -> Slot {
-        let want = most.saturating_sub(slots.num_permits());
-        let more = want.min(self.slots.available_permits());
-        if more > 0 {
-            let more = u32::try_from(more).unwrap_or(u32::MAX);
-            if let Ok(extra) = Arc::clone(&self.slots).try_acquire_many_owned(more) {
-                slots.merge(extra);
-            }
+        if let Some(more) = self.free_slots(most.saturating_sub(slots.num_permits())) {
+            slots.merge(more);
         }
         slots
+    }
+
+    /// The slots that are free right now, up to `most`; `None` if there are none.
+    pub(crate) fn free_slots(&self, most: usize) -> Option<Slot> {
+        let free = most.min(self.slots.available_permits());
+        let free = u32::try_from(free).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.slots).try_acquire_many_owned(free).ok();
+        taken.filter(|slots| slots.num_permits() > 0)
     }
 
     /// Ends the blocked reads, so that readers look around.

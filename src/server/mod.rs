@@ -10,7 +10,7 @@
 //! | `handler` `bound` `context` | from a user's function to something that can be called |
 //! | `serve` | start, watch over the loops, stop |
 //! | `core` | what the loops share |
-//! | `reader` `choose` | tasks out of the streams |
+//! | `reader` `blocked` `ahead` `choose` | tasks out of the streams |
 //! | `run` `call` | one delivery, one handler |
 //! | `subject` `conclude` | how a run ended, and what is written about it |
 //! | `settler` `fenced` | the writes: successes in batches, all else one by one |
@@ -20,6 +20,7 @@
 //! | `wake` `host` | hints from others; the server as its upkeep sees it |
 //! | `hooks` `report` `shutdown` | what the owner is told, and the signals he sends |
 
+mod ahead;
 mod blocked;
 mod bound;
 mod builder;

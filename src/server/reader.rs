@@ -1,8 +1,9 @@
 //! Takes tasks out of the streams.
 //!
 //! Layer 4. One reader for all queues, so that their order holds also in a cluster, where each
-//! queue has a blocking connection of its own. It never asks for more than there are free slots, and
-//! never drops a read that is under way: what Redis handed out belongs to us, seen or not.
+//! queue has a blocking connection of its own. It never asks for more than there is room for: free
+//! slots, and places in line where slots become free fast (`ahead`). It never drops a read that is
+//! under way: what Redis handed out belongs to us, seen or not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::error::{BackendError, BackendKind};
+use crate::server::ahead::Pace;
 use crate::server::blocked::{Blocked, Found, Landed, deliveries};
 use crate::server::choose::round;
 use crate::server::core::{Core, Slot};
@@ -43,6 +45,8 @@ pub(crate) async fn read(core: Arc<Core>, conns: Vec<(Arc<BlockingConn>, Vec<usi
         conns: conns.into_iter().map(|(conn, _)| conn).collect(),
         blocked: Blocked::new(Arc::clone(&core)),
         group_of,
+        pace: Pace::default(),
+        exhausted: false,
         core,
     };
     while !reader.core.is_stopping() {
@@ -65,6 +69,35 @@ struct Reader {
     /// How it stands with each connection.
     groups: Vec<Group>,
     blocked: Blocked,
+    pace: Pace,
+    /// The last round found less than there was room for.
+    exhausted: bool,
+}
+
+/// What the tasks of one round have room in.
+struct Room {
+    slots: Option<Slot>,
+    /// Places in line.
+    line: usize,
+    /// Whether all slots were taken when it was looked for.
+    was_full: bool,
+}
+
+impl Room {
+    fn slots(&self) -> usize {
+        self.slots.as_ref().map_or(0, Slot::num_permits)
+    }
+
+    fn tasks(&self) -> usize {
+        self.slots() + self.line
+    }
+
+    /// Takes the slots for so many tasks out; those beyond them get places in line.
+    fn take(&mut self, tasks: usize) -> Option<Slot> {
+        let with_slot = tasks.min(self.slots());
+        self.line = self.line.saturating_sub(tasks - with_slot);
+        self.slots.as_mut().and_then(|slots| slots.split(with_slot))
+    }
 }
 
 /// What is known of one connection.
@@ -82,50 +115,95 @@ struct Group {
 impl Reader {
     /// Released work first, then what is waiting, then a wait for more.
     async fn round(&mut self) {
-        let Some(slots) = self.slots().await else {
+        let Some(room) = self.room().await else {
             return;
         };
-        let Some(slots) = self.take_released(slots).await else {
+        let Some(room) = self.take_released(room).await else {
             return;
         };
-        let Some(slots) = self.read_waiting(slots).await else {
+        let Some(room) = self.read_waiting(room).await else {
             return;
         };
-        self.wait_for_more(slots).await;
-    }
-
-    /// Waits for slots. While there are none, nothing waits in Redis in our name.
-    async fn slots(&mut self) -> Option<Slot> {
-        if self.core.slots.available_permits() == 0 {
-            for landed in self.blocked.recall(&self.conns).await {
-                self.note(landed).await;
-            }
-            let first = self.core.slots(1).await?;
-            // Handlers that waited for the same tick of the clock end together: one read for all of
-            // them instead of one for the first and then one for the others.
-            tokio::task::yield_now().await;
-            return Some(self.core.more_slots(first, READ_MOST));
+        if let Some(slots) = room.slots {
+            self.wait_for_more(slots).await;
         }
-        self.core.slots(READ_MOST).await
     }
 
-    /// Takes what was handed back by others. Answers the slots that are left.
-    async fn take_released(&mut self, mut slots: Slot) -> Option<Slot> {
+    /// Waits for room. While there are no slots, nothing waits in Redis in our name.
+    async fn room(&mut self) -> Option<Room> {
+        if self.core.slots.available_permits() > 0 {
+            let slots = self.core.slots(READ_MOST).await;
+            return slots.map(|slots| Room {
+                slots: Some(slots),
+                line: 0,
+                was_full: false,
+            });
+        }
+        for landed in self.blocked.recall(&self.conns).await {
+            self.note(landed).await;
+        }
+        let ahead = self.ahead();
+        let first = if ahead == 0 {
+            Some(self.core.slots(1).await?)
+        } else {
+            // Half of the line at a time, so that a read is for many.
+            let stop = &self.core.stop.taking;
+            stop.run_until_cancelled(self.core.line.shrink_to(ahead / 2))
+                .await?;
+            None
+        };
+        // Handlers that waited for the same tick of the clock end together: one read for all of
+        // them instead of one for the first and then one for the others.
+        tokio::task::yield_now().await;
+        let slots = match first {
+            Some(first) => Some(self.core.more_slots(first, READ_MOST)),
+            None => self.core.free_slots(READ_MOST),
+        };
+        Some(Room {
+            slots,
+            line: ahead.saturating_sub(self.core.line.len()),
+            was_full: true,
+        })
+    }
+
+    /// How long the line may be now. What was handed back comes first, and needs a slot.
+    fn ahead(&mut self) -> usize {
+        if self.core.line.take_gave_up() {
+            self.pace.forget();
+        }
+        if self.exhausted || self.is_hinted() {
+            return 0;
+        }
+        let most = self.core.settings.concurrency.div_ceil(2).min(READ_MOST);
+        self.pace.ahead(most, Instant::now())
+    }
+
+    /// Whether work was handed back that can be taken.
+    fn is_hinted(&self) -> bool {
+        (0..self.keys.len())
+            .any(|lane| !self.is_out(lane) && self.core.lane(lane).released.load(Ordering::Acquire))
+    }
+
+    /// Takes what was handed back by others. Answers the room that is left.
+    async fn take_released(&mut self, mut room: Room) -> Option<Room> {
         for lane in 0..self.keys.len() {
             let core = Arc::clone(&self.core);
             let place = core.lane(lane);
-            if self.is_out(lane) || !place.released.swap(false, Ordering::AcqRel) {
+            let count = room.slots();
+            if count == 0 || self.is_out(lane) || !place.released.swap(false, Ordering::AcqRel) {
                 continue;
             }
-            let room = slots.num_permits();
             let in_flight = core.deliveries_in_flight.read().await;
-            let taken = core.store.take_released(&place.queue, &core.me, room).await;
+            let taken = core
+                .store
+                .take_released(&place.queue, &core.me, count)
+                .await;
             match taken {
                 Ok(deliveries) => {
-                    if deliveries.len() >= room {
+                    if deliveries.len() >= count {
                         place.released.store(true, Ordering::Release);
                     }
-                    slots = self.admit(lane, deliveries, slots)?;
+                    self.admit(lane, deliveries, &mut room);
                     drop(in_flight);
                 }
                 Err(error) => {
@@ -136,32 +214,35 @@ impl Reader {
                 }
             }
         }
-        Some(slots)
+        (room.tasks() > 0).then_some(room)
     }
 
-    /// Asks the queues one by one without waiting, as long as there are slots. `None` when it found
+    /// Asks the queues one by one without waiting, as long as there is room. `None` when it found
     /// something or failed: then the next round starts. A queue that a read waits for is empty.
-    async fn read_waiting(&mut self, mut slots: Slot) -> Option<Slot> {
-        let mut found = false;
+    async fn read_waiting(&mut self, mut room: Room) -> Option<Room> {
+        let mut found = 0;
         for lane in round(self.core.order, &self.weights, fastrand::f64) {
             let group = self.group_of[lane];
             let state = &self.groups[group];
             if self.is_out(lane) || state.failed || state.emptied || self.blocked.has(group) {
                 continue;
             }
+            let count = room.tasks();
+            if count == 0 {
+                break;
+            }
             let core = Arc::clone(&self.core);
             let in_flight = core.deliveries_in_flight.read().await;
             let key = std::slice::from_ref(&self.keys[lane]);
-            let room = slots.num_permits();
             let reply = self.conns[group]
-                .read_group(GROUP, core.me.as_str(), room, None, key)
+                .read_group(GROUP, core.me.as_str(), count, None, key)
                 .await;
             match reply {
                 Ok(streams) => {
                     self.groups[group].patience.reset();
                     for (_, entries) in streams {
-                        found |= !entries.is_empty();
-                        slots = self.admit(lane, deliveries(&core, lane, entries), slots)?;
+                        found += entries.len();
+                        self.admit(lane, deliveries(&core, lane, entries), &mut room);
                     }
                 }
                 Err(error) => {
@@ -171,7 +252,11 @@ impl Reader {
                 }
             }
         }
-        (!found).then_some(slots)
+        self.exhausted = room.tasks() > 0;
+        if room.was_full {
+            self.pace.note(found, Instant::now());
+        }
+        (found == 0).then_some(room)
     }
 
     /// Waits until one of the queues has something, or one that was left out can be asked again.
@@ -185,10 +270,7 @@ impl Reader {
             .for_each(|group| group.emptied = false);
         // The stop and the released work set their flags before they end blocked reads, so a flag
         // that is not seen here ends the reads below.
-        let hinted = (0..self.keys.len()).any(|lane| {
-            !self.is_out(lane) && self.core.lane(lane).released.load(Ordering::Acquire)
-        });
-        if self.core.is_stopping() || hinted {
+        if self.core.is_stopping() || self.is_hinted() {
             return;
         }
         self.blocked.reserve(slots);
@@ -239,12 +321,10 @@ impl Reader {
         groups.chain(lanes).filter(|until| *until > now).min()
     }
 
-    /// Hands deliveries over to be run. Answers the slots that are left, if any.
-    fn admit(&self, lane: usize, deliveries: Vec<Delivery>, mut slots: Slot) -> Option<Slot> {
-        let used = deliveries.len().min(slots.num_permits());
-        let taken = slots.split(used);
-        self.core.admit(lane, deliveries, taken, None);
-        (slots.num_permits() > 0).then_some(slots)
+    /// Hands deliveries over to be run.
+    fn admit(&self, lane: usize, deliveries: Vec<Delivery>, room: &mut Room) {
+        let slots = room.take(deliveries.len());
+        self.core.admit(lane, deliveries, slots, None);
     }
 
     /// Takes notice of how a read ended.

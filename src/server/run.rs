@@ -14,7 +14,7 @@ use crate::lifecycle;
 use crate::options::{DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT};
 use crate::server::call::{Call, Cut};
 use crate::server::context::Run;
-use crate::server::core::{Core, Slot};
+use crate::server::core::{Core, Slot, Turn};
 use crate::server::run_info::{Held, RunFacts};
 use crate::server::subject::Subject;
 use crate::server::{conclude, fenced};
@@ -25,14 +25,14 @@ pub(crate) async fn run(
     core: Arc<Core>,
     held: Arc<Held>,
     delivery: Delivery,
-    slot: Option<Slot>,
+    turn: Turn,
     suspect: Option<OwnedSemaphorePermit>,
 ) {
-    match slot {
-        Some(slot) if !delivery.suspect && may_start(&core, &held) => {
+    match turn {
+        Turn::Now(slot) if !delivery.suspect && may_start(&core, &held) => {
             start(&core, &held, &delivery, slot, false).await;
         }
-        slot => Box::pin(wait_and_run(&core, &held, &delivery, slot, suspect)).await,
+        turn => Box::pin(wait_and_run(&core, &held, &delivery, turn, suspect)).await,
     }
 }
 
@@ -41,12 +41,12 @@ fn may_start(core: &Core, held: &Held) -> bool {
     !core.is_stopping() && held.signal.reason().is_none()
 }
 
-/// The rare ways: no slot yet, a suspect, or something that will not be started any more.
+/// The other ways: no slot yet, a suspect, or something that will not be started any more.
 async fn wait_and_run(
     core: &Arc<Core>,
     held: &Arc<Held>,
     delivery: &Delivery,
-    slot: Option<Slot>,
+    turn: Turn,
     suspect: Option<OwnedSemaphorePermit>,
 ) {
     let lane = match suspect {
@@ -54,9 +54,10 @@ async fn wait_and_run(
         None if delivery.suspect => Arc::clone(&core.suspect_lane).acquire_owned().await.ok(),
         lane => lane,
     };
-    let slot = match slot {
-        Some(slot) => Some(slot),
-        None => core.slots(1).await,
+    let slot = match turn {
+        Turn::Now(slot) => Some(slot),
+        Turn::InLine(place) => place.slot().await,
+        Turn::Later => core.slots(1).await,
     };
     match slot {
         Some(slot) if may_start(core, held) => {

@@ -15,6 +15,7 @@ use tracing::Instrument;
 
 use crate::error::{ConnectError, ServerError};
 use crate::id::Millis;
+use crate::server::ahead::Line;
 use crate::server::builder::Server;
 use crate::server::clock::RedisClock;
 use crate::server::core::{Core, Lane, Stop};
@@ -108,6 +109,7 @@ async fn start(server: Server) -> Result<Running, ServerError> {
         client: server.client,
         clock: RedisClock::new(now),
         slots: Arc::new(Semaphore::new(server.settings.concurrency)),
+        line: Line::default(),
         suspect_lane: Arc::new(Semaphore::new(1)),
         deliveries_in_flight: RwLock::new(()),
         runs: TaskTracker::new(),
