@@ -231,9 +231,14 @@ impl Core {
         slots
     }
 
-    /// The slots that are free right now, up to `most`; `None` if there are none.
+    /// The slots that are free right now, up to `most`, but for those that the line will take;
+    /// `None` if there are none.
     pub(crate) fn free_slots(&self, most: usize) -> Option<Slot> {
-        let free = most.min(self.slots.available_permits());
+        let spare = self
+            .slots
+            .available_permits()
+            .saturating_sub(self.line.len());
+        let free = most.min(spare);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let taken = Arc::clone(&self.slots).try_acquire_many_owned(free).ok();
         taken.filter(|slots| slots.num_permits() > 0)

@@ -131,9 +131,8 @@ impl Reader {
 
     /// Waits for room. While there are no slots, nothing waits in Redis in our name.
     async fn room(&mut self) -> Option<Room> {
-        if self.core.slots.available_permits() > 0 {
-            let slots = self.core.slots(READ_MOST).await;
-            return slots.map(|slots| Room {
+        if let Some(slots) = self.core.free_slots(READ_MOST) {
+            return Some(Room {
                 slots: Some(slots),
                 line: 0,
                 was_full: false,
@@ -143,14 +142,13 @@ impl Reader {
             self.note(landed).await;
         }
         let ahead = self.ahead();
-        let first = if ahead == 0 {
-            Some(self.core.slots(1).await?)
-        } else {
-            // Half of the line at a time, so that a read is for many.
-            let stop = &self.core.stop.taking;
-            stop.run_until_cancelled(self.core.line.shrink_to(ahead / 2))
-                .await?;
-            None
+        // Half of the line at a time, so that a read is for many; and all of it before a slot is
+        // taken for what comes after it.
+        let shrunk = self.core.line.shrink_to(ahead / 2);
+        self.core.stop.taking.run_until_cancelled(shrunk).await?;
+        let first = match ahead {
+            0 => Some(self.core.slots(1).await?),
+            _ => None,
         };
         // Handlers that waited for the same tick of the clock end together: one read for all of
         // them instead of one for the first and then one for the others.

@@ -135,3 +135,38 @@ async fn reclaimed_work_is_not_starved_by_new_tasks() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_ahead_goes_to_a_server_that_is_free() {
+    let _alone = alone().await;
+    let redis = TestServer::start().await.unwrap();
+    let client = Client::connect(redis.url()).await.unwrap();
+    // Quick handlers let the first server read ahead; then all its slots are taken for a long time,
+    // and what stands in line behind them must not wait for that.
+    let quick: Vec<_> = (0..600).map(|n| Job::slow(n, 5)).collect();
+    let long: Vec<_> = (BACK..BACK + 8).map(|n| Job::slow(n, 120_000)).collect();
+    let last: Vec<_> = (1_000..1_050).map(Job::quick).collect();
+    client.enqueue_all(quick).forget().await.unwrap();
+    client.enqueue_all(long).forget().await.unwrap();
+    let last = client.enqueue_all(last).await.unwrap();
+    let first = Worker::start(&client, |server| with_lease(server).concurrency(8));
+    eventually("all its slots are taken for long", LONG, async || {
+        let started = first.started();
+        started.iter().filter(|start| start.n >= BACK).count() == 8
+    })
+    .await;
+    let second = Worker::start(&client, |server| with_lease(server).concurrency(8));
+    for handle in last {
+        let outcome = tokio::time::timeout(LONG, handle.unwrap().result()).await;
+        outcome.expect("the other server runs it").unwrap();
+    }
+    assert_eq!(pending(&redis).await, 8, "only the long ones are held");
+    let report = first.stop().await;
+    assert_eq!(report.interrupted, 8);
+    assert!(report.released > 0, "it had read ahead: {report:?}");
+    assert!(report.released < 50, "it read on in vain: {report:?}");
+    second.stop().await;
+    redis.command(&["DEL", &key("s")]).await.unwrap();
+    client.close().await;
+    redis.finish().await;
+}
