@@ -73,6 +73,16 @@ async fn keep(core: Arc<Core>, options: ConnOptions) {
     conn.close().await;
 }
 
+/// Makes the server known in every queue, before it takes anything there: whoever dies within its
+/// first moments is then looked after like any other.
+pub(crate) async fn announce(core: &Core) {
+    for lane in 0..core.lanes.len() {
+        if let Err(error) = renew(core, &core.store, lane).await {
+            tracing::debug!(queue = %core.lane(lane).queue, %error, "failed to announce the server; the keeper will do it");
+        }
+    }
+}
+
 /// One renewal of every lane. After an error it says how long to wait for the next.
 async fn beat(core: &Core, store: &Store, patience: &mut Patience) -> Result<(), Duration> {
     let lanes = (0..core.lanes.len()).map(|lane| renew(core, store, lane));

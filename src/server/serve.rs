@@ -134,6 +134,7 @@ async fn start(server: Server) -> Result<Running, ServerError> {
             cause: error.to_string(),
         }
     })?;
+    keeper::announce(&core).await;
     let mut loops = Loops::default();
     loops.spawn(Stage::Settling, "keeper", watch_keeper(Arc::clone(&core)));
     loops.spawn(
