@@ -20,7 +20,7 @@ use crate::envelope::{EnvelopeError, Notice};
 use crate::error::{BackendError, BackendKind};
 use crate::id::{EntryId, QueueName};
 use crate::store::blocking::BlockingConn;
-use crate::store::entries::{RawEntry, StreamEntries};
+use crate::store::entries::StreamEntries;
 use crate::store::keys::FIELD_NOTICE;
 
 /// The most notices of one queue in one read.
@@ -57,6 +57,15 @@ struct Part {
     lane: Arc<Lane>,
     key: Bytes,
     from: EntryId,
+}
+
+/// What one read brought of one lane.
+struct Seen {
+    /// The position of its part.
+    place: usize,
+    /// The last notice.
+    last: EntryId,
+    count: usize,
 }
 
 pub(super) async fn run(shared: Arc<Shared>, scope: Scope, wake: Arc<Notify>) {
@@ -118,13 +127,12 @@ impl Receiver {
             match Box::pin(self.read(&parts)).await {
                 Ok(pages) => {
                     failed = 0;
-                    self.hand_out_all(&parts, pages);
+                    let seen = end_all(&parts, pages);
                     // Whoever waited goes on first, before the next read and the removal of this one.
                     tokio::task::yield_now().await;
+                    self.note(&parts, &seen);
                 }
-                Err(error) if error.kind() == BackendKind::Unblocked => {
-                    self.hand_out_all(&parts, Vec::new())
-                }
+                Err(error) if error.kind() == BackendKind::Unblocked => self.note(&parts, &[]),
                 Err(error) => {
                     failed += 1;
                     self.shared.count_error(
@@ -201,33 +209,18 @@ impl Receiver {
         }
     }
 
-    fn hand_out_all(&mut self, parts: &[Part], pages: Vec<StreamEntries>) {
+    /// Notes how far the receivers were read.
+    fn note(&mut self, parts: &[Part], seen: &[Seen]) {
         for (place, part) in parts.iter().enumerate() {
-            if !pages.iter().any(|(index, _)| *index == place) {
-                part.lane.note_empty_read();
+            match seen.iter().find(|seen| seen.place == place) {
+                Some(seen) => {
+                    part.lane.note_heard(Instant::now());
+                    part.lane.advance(part.from, seen.last);
+                    self.trims.note(&part.key, seen.last, seen.count);
+                }
+                None => part.lane.note_empty_read(),
             }
         }
-        for (index, entries) in pages {
-            if let Some(part) = parts.get(index) {
-                self.hand_out(part, entries);
-            }
-        }
-    }
-
-    fn hand_out(&mut self, part: &Part, entries: Vec<RawEntry>) {
-        let Some(last) = entries.last().map(|entry| entry.id) else {
-            return;
-        };
-        let count = entries.len();
-        for entry in entries {
-            let notice = entry.fields.and_then(|fields| fields.find(&[FIELD_NOTICE]));
-            if let Some((_, bytes)) = notice {
-                end_one(&part.lane, &bytes);
-            }
-        }
-        part.lane.note_heard(Instant::now());
-        part.lane.advance(part.from, last);
-        self.trims.note(&part.key, last, count);
     }
 
     /// A new connection may follow a restart or a failover: what was written before may be gone.
@@ -238,6 +231,28 @@ impl Receiver {
             parts.iter().for_each(|part| part.lane.mark_gap());
         }
     }
+}
+
+/// Ends the waits that the notices are for. Says what there was of each lane.
+fn end_all(parts: &[Part], pages: Vec<StreamEntries>) -> Vec<Seen> {
+    let mut seen = Vec::with_capacity(pages.len());
+    for (place, entries) in pages {
+        let (Some(part), Some(last)) = (parts.get(place), entries.last()) else {
+            continue;
+        };
+        seen.push(Seen {
+            place,
+            last: last.id,
+            count: entries.len(),
+        });
+        for entry in entries {
+            let notice = entry.fields.and_then(|fields| fields.find(&[FIELD_NOTICE]));
+            if let Some((_, bytes)) = notice {
+                end_one(&part.lane, &bytes);
+            }
+        }
+    }
+    seen
 }
 
 /// Whether a read of these parts misses somebody who waits.

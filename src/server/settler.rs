@@ -5,10 +5,10 @@
 //! A second script is sent behind the first only when it is full: that hides the way there and back
 //! under load, and costs Redis no smaller batches.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{Fuse, FusedFuture, FutureExt};
 use tokio::sync::mpsc;
 
 use crate::error::{BackendError, BackendKind};
@@ -19,8 +19,6 @@ use crate::server::run_info::Held;
 use crate::store::settle::{SETTLE_MOST, page_len};
 use crate::store::{Settled, Success};
 
-/// The most scripts of one queue under way. Each writes other entries, so their order does not matter.
-const FLIGHTS: usize = 2;
 /// How many successes may wait for a settler before their runs wait with them.
 pub(crate) const SETTLE_BUFFER: usize = 1024;
 
@@ -33,27 +31,36 @@ pub(crate) struct Done {
 
 /// Settles one lane until all runs have ended and everything is written.
 pub(crate) async fn settle(core: Arc<Core>, lane: usize, mut done: mpsc::Receiver<Done>) {
-    let mut flights = FuturesUnordered::new();
-    // Of the flights that ended, for the next ones.
-    let mut rested: Vec<Patience> = Vec::new();
+    // The scripts under way. Each writes other entries, so their order does not matter.
+    let mut first = pin!(Fuse::terminated());
+    let mut second = pin!(Fuse::terminated());
+    let mut patience = Patience::default();
     loop {
-        let another = flights.len() < FLIGHTS && done.len() >= SETTLE_MOST;
-        if !flights.is_empty() && !another {
-            rested.extend(flights.next().await);
+        let idle = first.is_terminated() && second.is_terminated();
+        let room = first.is_terminated() || second.is_terminated();
+        if idle || (room && done.len() >= SETTLE_MOST) {
+            let batch = next_batch(&core, &mut done).await;
+            // Only when nothing is under way: a second batch is taken only when it is there.
+            if batch.is_empty() {
+                return;
+            }
+            let flight = fly(&core, lane, batch, std::mem::take(&mut patience)).fuse();
+            match first.is_terminated() {
+                true => first.set(flight),
+                false => second.set(flight),
+            }
             continue;
         }
-        let batch = next_batch(&core, &mut done).await;
-        // Then nothing is under way either: a second batch is taken only when it is there.
-        if batch.is_empty() {
-            return;
-        }
-        flights.push(fly(&core, lane, batch, rested.pop().unwrap_or_default()));
+        patience = tokio::select! {
+            rested = &mut first, if !first.is_terminated() => rested,
+            rested = &mut second, if !second.is_terminated() => rested,
+        };
     }
 }
 
 /// What waits, up to the limit of a script; at least one, unless all has ended.
 async fn next_batch(core: &Core, done: &mut mpsc::Receiver<Done>) -> Vec<Done> {
-    let mut batch = Vec::with_capacity(SETTLE_MOST);
+    let mut batch = Vec::new();
     tokio::select! {
         biased;
         _ = done.recv_many(&mut batch, SETTLE_MOST) => {}
