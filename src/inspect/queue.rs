@@ -88,7 +88,8 @@ impl Inspector {
     }
 
     /// Stops the queue from handing out tasks, until it is resumed. Running tasks go on, and
-    /// enqueues are taken. Pausing again changes the reason.
+    /// enqueues are taken. What a busy server had taken just before the pause starts within 50 ms or
+    /// is handed back. Pausing again changes the reason.
     ///
     /// # Errors
     /// [`InspectError`]: a bad name, or Redis refuses or does not answer.

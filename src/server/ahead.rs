@@ -70,6 +70,7 @@ impl Pace {
 /// The deliveries of a server that wait for a slot.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
+    // One total order: the reader writes `few` and then looks at `waiting`, who leaves does the reverse.
     waiting: AtomicUsize,
     /// The reader is told when no more than so many wait.
     few: AtomicUsize,
@@ -79,12 +80,12 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn len(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// Waits until no more than `few` are left. One caller at a time.
     pub(crate) async fn shrink_to(&self, few: usize) {
-        self.few.store(few, Ordering::Release);
+        self.few.store(few, Ordering::SeqCst);
         while self.len() > few {
             self.shorter.notified().await;
         }
@@ -92,7 +93,7 @@ impl Line {
 
     /// Whether one waited in vain since this was last asked.
     pub(crate) fn take_gave_up(&self) -> bool {
-        self.gave_up.swap(false, Ordering::AcqRel)
+        self.gave_up.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -101,7 +102,7 @@ pub(crate) struct InLine(Arc<Core>);
 
 impl InLine {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        core.line.waiting.fetch_add(1, Ordering::AcqRel);
+        core.line.waiting.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(core))
     }
 
@@ -111,7 +112,7 @@ impl InLine {
         match tokio::time::timeout(PATIENCE, self.0.slots(1)).await {
             Ok(slot) => slot,
             Err(_) => {
-                self.0.line.gave_up.store(true, Ordering::Release);
+                self.0.line.gave_up.store(true, Ordering::SeqCst);
                 None
             }
         }
@@ -121,8 +122,8 @@ impl InLine {
 impl Drop for InLine {
     fn drop(&mut self) {
         let line = &self.0.line;
-        let left = line.waiting.fetch_sub(1, Ordering::AcqRel) - 1;
-        if left <= line.few.load(Ordering::Acquire) {
+        let left = line.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left <= line.few.load(Ordering::SeqCst) {
             line.shorter.notify_one();
         }
     }

@@ -32,7 +32,8 @@ pub struct StopReport {
     pub reclaimed: u64,
     /// Deliveries found again after a lost reply.
     pub found_again: u64,
-    /// Deliveries handed back at the stop without having been started.
+    /// Deliveries handed back without having been started: at the stop, or because they waited here
+    /// for a slot in vain.
     pub released: u64,
     /// Running tasks handed back at the stop because they did not end in time.
     pub interrupted: u64,

@@ -123,6 +123,7 @@ const TOGETHER: &[Behaviour] = behaviours! {
         an_operator_archives_a_task;
     pause:
         a_paused_queue_starts_nothing_and_resumes_in_order
+        a_pause_stops_a_busy_server_and_loses_nothing
         a_pause_ends_by_itself_at_its_time;
     foreign:
         a_task_nobody_knows_waits_for_a_server_that_does

@@ -54,6 +54,38 @@ pub(super) async fn a_paused_queue_starts_nothing_and_resumes_in_order(world: &W
     server.stop().await;
 }
 
+pub(super) async fn a_pause_stops_a_busy_server_and_loses_nothing(world: &World) {
+    const TASKS: usize = 1_500;
+    let (client, app) = (world.client().await, App::default());
+    let inspect = client.inspect();
+    let [queue, other, _] = world.queues();
+    let tasks = client.enqueue_all(steps(TASKS)).queue(queue).await.unwrap();
+    let builder = World::builder(&client, &app).concurrency(2);
+    let server = world.start(builder.queue(queue, 1).queue(other, 1));
+    eventually("it is busy", SOON, async || app.seen().len() > 100).await;
+    inspect.pause(queue, "for a test").await.unwrap();
+    // What it took just before the pause ends or is handed back; then nothing of the queue is held.
+    eventually("nothing is held", SOON, async || {
+        let counts = inspect.counts(queue).await.unwrap();
+        assert!(counts.pending > 0, "the pause came too late: {counts:?}");
+        counts.active == 0
+    })
+    .await;
+    let ran = app.seen().len();
+    for number in 0..20 {
+        let task = step(format!("other {number}"), [Act::Succeed]);
+        let handle = client.enqueue(task).queue(other).await.unwrap();
+        ended(&handle).await.unwrap();
+    }
+    assert!(app.seen()[ran..].iter().all(|seen| seen.queue == *other));
+    assert!(inspect.resume(queue).await.unwrap());
+    for handle in tasks {
+        ended(&handle.unwrap()).await.unwrap();
+    }
+    assert_eq!(app.seen().len(), TASKS + 20, "each ran once");
+    server.stop().await;
+}
+
 pub(super) async fn a_pause_ends_by_itself_at_its_time(world: &World) {
     let (client, app) = (world.client().await, App::default());
     world.serve(&client, &app);
