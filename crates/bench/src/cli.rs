@@ -137,6 +137,8 @@ impl From<Durability> for AofMode {
 }
 
 const QUICK: Duration = Duration::from_millis(300);
+/// How many turns each side has in one round of `ratio`.
+const TURNS: usize = 4;
 
 impl RawArgs {
     pub(crate) fn time(&self) -> Duration {
@@ -151,6 +153,16 @@ impl RatioArgs {
         } else {
             Duration::from_secs_f64(self.seconds)
         }
+    }
+
+    /// How many turns each side has in one round.
+    pub(crate) const fn turns(&self) -> usize {
+        if self.quick { 1 } else { TURNS }
+    }
+
+    /// How long one turn is.
+    pub(crate) fn turn(&self) -> Duration {
+        self.time().div_f64(self.turns() as f64)
     }
 
     pub(crate) fn rounds(&self) -> usize {

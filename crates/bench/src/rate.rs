@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Tasks over time, and what they cost the server.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Rate {
     pub(crate) tasks: u64,
     pub(crate) seconds: f64,
@@ -16,6 +16,19 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let received = |rate: Self| rate.commands * rate.tasks as f64;
+        let tasks = self.tasks + other.tasks;
+        Self {
+            tasks,
+            seconds: self.seconds + other.seconds,
+            server_seconds: self.server_seconds + other.server_seconds,
+            own_seconds: self.own_seconds + other.own_seconds,
+            commands: (received(self) + received(other)) / tasks as f64,
+        }
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         self.tasks as f64 / self.seconds
     }
@@ -58,6 +71,21 @@ pub(crate) fn spread(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_rates_together_are_their_tasks_over_their_times() {
+        let rate = |tasks, commands| Rate {
+            tasks,
+            seconds: 2.0,
+            server_seconds: 1.0,
+            own_seconds: 0.5,
+            commands,
+        };
+        let both = Rate::default().plus(rate(100, 0.1)).plus(rate(300, 0.5));
+        assert!((both.per_second() - 100.0).abs() < 1e-9);
+        assert!((both.server_us() - 5_000.0).abs() < 1e-9);
+        assert!((both.commands - 0.4).abs() < 1e-9);
+    }
 
     #[test]
     fn the_median_of_an_even_count_lies_between_the_middle_two() {

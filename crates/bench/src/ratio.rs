@@ -14,7 +14,7 @@ use crate::rate::{Rate, median, spread};
 use crate::raw;
 use crate::scripts::Names;
 use crate::show::{self, Table, thousands};
-use crate::stats::Percentiles;
+use crate::stats::{Latencies, Percentiles};
 
 /// The limit and the library in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -98,57 +98,103 @@ pub(crate) async fn run(args: &RatioArgs, json: bool) -> Result<()> {
     }
 }
 
-/// One pair. Which of the two goes first alternates, so that a machine that slows down, or the heat
-/// of the one before, favours neither.
+/// One round. The two take turns of half a second, because the neighbours of a machine change within
+/// seconds; and which of them goes first alternates, so that the heat of the one before favours
+/// neither. Each has a server of its own, which is emptied before each turn.
 async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs) -> Result<()> {
     let mut limit = Host::start(AofMode::Off).await?;
     let mut host = Host::start(AofMode::Off).await?;
     rounds.server = limit.version();
     let names = raw::prepare(&limit)?;
-    let raw_first = round.is_multiple_of(2);
-    let time = args.time();
-    if part == Part::Latency {
-        let before = if raw_first {
-            Some(raw::single(&limit, &names, time)?)
-        } else {
-            None
-        };
-        let library = fleet::single(&host, time, args.concurrency, Duration::ZERO).await?;
-        let raw = match before {
-            Some(raw) => raw,
-            None => raw::single(&limit, &names, time)?,
-        };
-        rounds.latency.push(Pair {
-            raw: raw.percentiles(),
-            library: library.result.percentiles(),
-        });
-        let through = Host::start(AofMode::Off).await?;
-        let through = raw::through_fred(&through, &raw::prepare(&through)?, time).await?;
-        rounds.through_fred.push(through.percentiles());
-        return names.check_known(host.port());
-    }
-    let before = if raw_first {
-        Some(raw_rate(&mut limit, &names, part, time)?)
-    } else {
-        None
-    };
-    let library = library_rate(&mut host, part, time, args).await?;
-    let raw = match before {
-        Some(raw) => raw,
-        None => raw_rate(&mut limit, &names, part, time)?,
-    };
-    let pair = Pair { raw, library };
+    let turns = round..round + args.turns();
     match part {
-        Part::Forget => rounds.forget.push(pair),
-        Part::Enqueue => {
-            return {
-                rounds.enqueue.push(pair);
-                Ok(())
-            };
+        Part::Latency => latencies(rounds, &mut limit, &mut host, turns, args).await?,
+        part => {
+            let (mut raw, mut library) = (Rate::default(), Rate::default());
+            for turn in turns {
+                for side in order([Side::Raw, Side::Library], turn) {
+                    match side {
+                        Side::Raw => {
+                            limit.empty()?;
+                            let names = raw::prepare(&limit)?;
+                            raw = raw.plus(raw_rate(&mut limit, &names, part, args.turn())?);
+                        }
+                        _ => {
+                            host.empty()?;
+                            library = library.plus(library_rate(&mut host, part, args).await?);
+                        }
+                    }
+                }
+            }
+            let pair = Pair { raw, library };
+            match part {
+                Part::Forget => rounds.forget.push(pair),
+                Part::Enqueue => {
+                    rounds.enqueue.push(pair);
+                    // It never settled anything.
+                    return Ok(());
+                }
+                _ => rounds.tracked.push(pair),
+            }
         }
-        _ => rounds.tracked.push(pair),
     }
     names.check_known(host.port())
+}
+
+/// Who measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Raw,
+    Library,
+    Fred,
+}
+
+/// Forwards and backwards in turn.
+fn order<const N: usize>(mut sides: [Side; N], turn: usize) -> [Side; N] {
+    if !turn.is_multiple_of(2) {
+        sides.reverse();
+    }
+    sides
+}
+
+async fn latencies(
+    rounds: &mut Rounds,
+    limit: &mut Host,
+    host: &mut Host,
+    turns: std::ops::Range<usize>,
+    args: &RatioArgs,
+) -> Result<()> {
+    let mut through = Host::start(AofMode::Off).await?;
+    let [mut raw, mut library, mut fred] =
+        [Latencies::new()?, Latencies::new()?, Latencies::new()?];
+    for turn in turns {
+        for side in order([Side::Raw, Side::Library, Side::Fred], turn) {
+            match side {
+                Side::Raw => {
+                    limit.empty()?;
+                    let names = raw::prepare(limit)?;
+                    raw.merge(&raw::single(limit, &names, args.turn())?)?;
+                }
+                Side::Library => {
+                    host.empty()?;
+                    let single =
+                        fleet::single(host, args.turn(), args.concurrency, Duration::ZERO).await?;
+                    library.merge(&single.result)?;
+                }
+                Side::Fred => {
+                    through.empty()?;
+                    let names = raw::prepare(&through)?;
+                    fred.merge(&raw::through_fred(&through, &names, args.turn()).await?)?;
+                }
+            }
+        }
+    }
+    rounds.latency.push(Pair {
+        raw: raw.percentiles(),
+        library: library.percentiles(),
+    });
+    rounds.through_fred.push(fred.percentiles());
+    Ok(())
 }
 
 fn raw_rate(host: &mut Host, names: &Names, part: Part, time: Duration) -> Result<Rate> {
@@ -159,12 +205,8 @@ fn raw_rate(host: &mut Host, names: &Names, part: Part, time: Duration) -> Resul
     }
 }
 
-async fn library_rate(
-    host: &mut Host,
-    part: Part,
-    time: Duration,
-    args: &RatioArgs,
-) -> Result<Rate> {
+async fn library_rate(host: &mut Host, part: Part, args: &RatioArgs) -> Result<Rate> {
+    let time = args.turn();
     let shape = Shape {
         producers: args.producers,
         chunk: args.chunk,

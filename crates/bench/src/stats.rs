@@ -37,6 +37,11 @@ impl Latencies {
             .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Takes in others.
+    pub(crate) fn merge(&mut self, others: &Self) -> Result<()> {
+        Ok(self.histogram.add(&others.histogram)?)
+    }
+
     pub(crate) fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1e6;
         Percentiles {
