@@ -100,12 +100,13 @@ async fn raw_ends_every_task_it_enqueued() -> Result<()> {
 
 #[test]
 fn a_weak_generator_is_told() {
-    let strength = |plain_xadd| Strength {
-        plain_xadd,
+    let strength = |share| Strength {
+        plain_xadd: 100.0,
         redis_benchmark: Some(100.0),
+        share: Some(share),
         redis_benchmark_single: None,
     };
-    assert_eq!(weakness(0.9, &strength(95.0)), None);
-    assert!(weakness(0.8, &strength(95.0)).is_some_and(|told| told.contains("0.80")));
-    assert!(weakness(0.9, &strength(80.0)).is_some_and(|told| told.contains("redis-benchmark")));
+    assert_eq!(weakness(0.9, &strength(0.95)), None);
+    assert!(weakness(0.8, &strength(0.95)).is_some_and(|told| told.contains("0.80")));
+    assert!(weakness(0.9, &strength(0.8)).is_some_and(|told| told.contains("redis-benchmark")));
 }

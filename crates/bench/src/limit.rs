@@ -14,12 +14,15 @@ use crate::stats::Percentiles;
 pub(crate) const LEAST_UTIL: f64 = 0.85;
 pub(crate) const LEAST_OF_BENCHMARK: f64 = 0.9;
 
-/// How the generator compares with `redis-benchmark` on the same XADD, the best of ten each.
+/// How the generator compares with `redis-benchmark` on the same XADD.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Strength {
+    /// The best of ten, as the next one.
     pub(crate) plain_xadd: f64,
     /// Nothing where `redis-benchmark` is not installed.
     pub(crate) redis_benchmark: Option<f64>,
+    /// The share of `redis-benchmark` that the generator reaches, the median of ten turns.
+    pub(crate) share: Option<f64>,
     /// `redis-benchmark` with one connection and one command at a time.
     pub(crate) redis_benchmark_single: Option<f64>,
 }
@@ -32,9 +35,8 @@ impl Strength {
         let calls = (time.as_secs_f64() * 200_000.0) as u32;
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
-        // In turn, because the neighbours of a machine change within seconds; and the best of each,
-        // because they only ever slow it down: the question is what the generator can do. Both run
-        // about as long, because the best of shorter times is better.
+        // In short turns of about the same length, because the neighbours of a machine change within
+        // seconds: then both of a turn have the same ones, mostly.
         for _ in 0..10 {
             host.empty()?;
             ours.push(raw::plain_xadd(&mut host, time / 8)?.per_second());
@@ -43,7 +45,9 @@ impl Strength {
         }
         host.empty()?;
         let single = redis_benchmark(host.port(), 1, 1, calls / 10, size);
+        let shares = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs);
         Ok(Self {
+            share: (!theirs.is_empty()).then(|| median(shares)),
             plain_xadd: ours.into_iter().fold(0.0, f64::max),
             redis_benchmark: theirs.into_iter().reduce(f64::max),
             redis_benchmark_single: single,
@@ -53,16 +57,13 @@ impl Strength {
     pub(crate) fn line(&self) -> String {
         let rate = |found: Option<f64>| found.map_or("not installed".to_owned(), thousands);
         format!(
-            "plain XADD: {}/s; redis-benchmark -c 4 -P 100: {}, -c 1 -P 1: {}",
+            "plain XADD: {}/s; redis-benchmark -c 4 -P 100: {}, -c 1 -P 1: {}; of redis-benchmark: {}",
             thousands(self.plain_xadd),
             rate(self.redis_benchmark),
             rate(self.redis_benchmark_single),
+            self.share
+                .map_or("unknown".to_owned(), |share| format!("{share:.2}")),
         )
-    }
-
-    /// The share of what `redis-benchmark` reaches.
-    pub(crate) fn share(&self) -> Option<f64> {
-        self.redis_benchmark.map(|theirs| self.plain_xadd / theirs)
     }
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn weakness(util: f64, strength: &Strength) -> Option<String> {
             "the server used only {util:.2} of its core in `raw`, {LEAST_UTIL} is needed: the generator is too weak"
         ));
     }
-    let share = strength.share()?;
+    let share = strength.share?;
     (share < LEAST_OF_BENCHMARK).then(|| {
         format!(
             "plain XADD reached only {share:.2} of redis-benchmark, {LEAST_OF_BENCHMARK} is needed: \
