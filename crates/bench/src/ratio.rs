@@ -107,41 +107,24 @@ async fn measure(rounds: &mut Rounds, part: Part, round: usize, args: &RatioArgs
     rounds.server = limit.version();
     let names = raw::prepare(&limit)?;
     let turns = round..round + args.turns();
+    if part == Part::Latency {
+        latencies(rounds, &mut limit, &mut host, turns, args).await?;
+        return names.check_known(host.port());
+    }
+    let pair = rates(&mut limit, &mut host, part, turns, args).await?;
     match part {
-        Part::Latency => latencies(rounds, &mut limit, &mut host, turns, args).await?,
-        part => {
-            let (mut raw, mut library) = (Rate::default(), Rate::default());
-            for turn in turns {
-                for side in order([Side::Raw, Side::Library], turn) {
-                    match side {
-                        Side::Raw => {
-                            limit.empty()?;
-                            let names = raw::prepare(&limit)?;
-                            raw = raw.plus(raw_rate(&mut limit, &names, part, args.turn())?);
-                        }
-                        _ => {
-                            host.empty()?;
-                            library = library.plus(library_rate(&mut host, part, args).await?);
-                        }
-                    }
-                }
-            }
-            let pair = Pair { raw, library };
-            match part {
-                Part::Forget => rounds.forget.push(pair),
-                Part::Enqueue => {
-                    rounds.enqueue.push(pair);
-                    // It never settled anything.
-                    return Ok(());
-                }
-                _ => rounds.tracked.push(pair),
-            }
+        Part::Forget => rounds.forget.push(pair),
+        Part::Enqueue => {
+            rounds.enqueue.push(pair);
+            // It never settled anything.
+            return Ok(());
         }
+        _ => rounds.tracked.push(pair),
     }
     names.check_known(host.port())
 }
 
-/// Who measures.
+/// Who measures single tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     Raw,
@@ -150,11 +133,43 @@ enum Side {
 }
 
 /// Forwards and backwards in turn.
-fn order<const N: usize>(mut sides: [Side; N], turn: usize) -> [Side; N] {
+fn order<T, const N: usize>(mut sides: [T; N], turn: usize) -> [T; N] {
     if !turn.is_multiple_of(2) {
         sides.reverse();
     }
     sides
+}
+
+/// A server for the next turn of raw commands.
+fn prepared_anew(host: &mut Host) -> Result<Names> {
+    host.empty()?;
+    raw::prepare(host)
+}
+
+async fn rates(
+    limit: &mut Host,
+    host: &mut Host,
+    part: Part,
+    turns: std::ops::Range<usize>,
+    args: &RatioArgs,
+) -> Result<Pair<Rate>> {
+    let mut pair = Pair {
+        raw: Rate::default(),
+        library: Rate::default(),
+    };
+    for turn in turns {
+        for raw in order([true, false], turn) {
+            if raw {
+                let names = prepared_anew(limit)?;
+                let rate = raw_rate(limit, &names, part, args.turn())?;
+                pair.raw = pair.raw.plus(rate);
+            } else {
+                host.empty()?;
+                pair.library = pair.library.plus(library_rate(host, part, args).await?);
+            }
+        }
+    }
+    Ok(pair)
 }
 
 async fn latencies(
@@ -171,8 +186,7 @@ async fn latencies(
         for side in order([Side::Raw, Side::Library, Side::Fred], turn) {
             match side {
                 Side::Raw => {
-                    limit.empty()?;
-                    let names = raw::prepare(limit)?;
+                    let names = prepared_anew(limit)?;
                     raw.merge(&raw::single(limit, &names, args.turn())?)?;
                 }
                 Side::Library => {
@@ -182,8 +196,7 @@ async fn latencies(
                     library.merge(&single.result)?;
                 }
                 Side::Fred => {
-                    through.empty()?;
-                    let names = raw::prepare(&through)?;
+                    let names = prepared_anew(&mut through)?;
                     fred.merge(&raw::through_fred(&through, &names, args.turn()).await?)?;
                 }
             }
