@@ -145,7 +145,7 @@ async fn a_read_past_its_deadline_is_rebuilt_and_the_old_connection_killed() {
     let reader = BlockingConn::connect(&server.options("reader"))
         .await
         .unwrap();
-    server.signal("-STOP");
+    server.pause().unwrap();
     let start = Instant::now();
     let error = read(
         &reader,
@@ -156,7 +156,7 @@ async fn a_read_past_its_deadline_is_rebuilt_and_the_old_connection_killed() {
     .unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
     assert!((3_000..4_000).contains(&start.elapsed().as_millis()));
-    server.signal("-CONT");
+    server.resume().unwrap();
     reader
         .reconnects()
         .wait_for(|count| *count >= 1)

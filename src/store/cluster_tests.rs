@@ -3,26 +3,20 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fred::util::redis_keyslot;
 
 use super::blocking::BlockingConn;
 use super::conn::Conn;
 use super::conn_tests::ECHO;
 use super::subscriber::Subscriber;
-use super::tests_server::{TestRedis, read, until, until_within};
+use super::tests_server::{cluster, options_at, read, until, until_within};
 use crate::error::BackendKind;
+use crate::testing::TestCluster;
 
 /// A key of each node, by its index.
-fn keys() -> Vec<Bytes> {
-    let mut found: Vec<Option<Bytes>> = vec![None; 3];
-    for number in 0.. {
-        let key = Bytes::from(format!("p:{{q{number}}}:s"));
-        found[usize::from(redis_keyslot(&key) / 5_462)].get_or_insert(key);
-        if found.iter().all(Option::is_some) {
-            break;
-        }
-    }
-    found.into_iter().flatten().collect()
+fn keys(cluster: &TestCluster) -> [Bytes; 3] {
+    cluster
+        .queues_on_three_nodes("q")
+        .map(|queue| Bytes::from(format!("p:{{{queue}}}:s")))
 }
 
 async fn group(conn: &Conn, key: &Bytes) {
@@ -40,11 +34,11 @@ async fn group(conn: &Conn, key: &Bytes) {
 
 #[tokio::test]
 async fn scripts_reads_and_wake_ups_find_the_node_of_their_key() {
-    let (nodes, url) = TestRedis::cluster().await;
-    let options = nodes[0].options_at(&url, "cluster");
+    let cluster = cluster().await;
+    let options = options_at(&cluster.url(), "cluster");
     let conn = Conn::connect(&options).await.unwrap();
     let mut run_ids = std::collections::BTreeSet::new();
-    for key in keys() {
+    for key in keys(&cluster) {
         conn.run(&ECHO, vec![key.clone()], Vec::new())
             .await
             .unwrap();
@@ -83,13 +77,13 @@ async fn scripts_reads_and_wake_ups_find_the_node_of_their_key() {
 
 #[tokio::test]
 async fn one_frozen_node_of_a_cluster_is_noticed_although_the_others_answer() {
-    let (nodes, url) = TestRedis::cluster().await;
-    let mut options = nodes[0].options_at(&url, "cluster");
+    let cluster = cluster().await;
+    let mut options = options_at(&cluster.url(), "cluster");
     options.command_timeout = Duration::from_millis(300);
     let conn = Conn::connect(&options).await.unwrap();
-    let keys = keys();
+    let keys = keys(&cluster);
     let get = async |key: &Bytes| conn.command("GET", Some(key), vec![key.clone()]).await;
-    nodes[1].signal("-STOP");
+    cluster.nodes()[1].pause().unwrap();
     let start = Instant::now();
     let error = get(&keys[1]).await.unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous);
@@ -104,7 +98,7 @@ async fn one_frozen_node_of_a_cluster_is_noticed_although_the_others_answer() {
         },
     )
     .await;
-    nodes[1].signal("-CONT");
+    cluster.nodes()[1].resume().unwrap();
     until_within(
         Duration::from_secs(6),
         "the node answers again",
@@ -115,12 +109,12 @@ async fn one_frozen_node_of_a_cluster_is_noticed_although_the_others_answer() {
 
 #[tokio::test]
 async fn a_node_that_dies_is_found_again_and_its_reader_goes_on() {
-    let (mut nodes, url) = TestRedis::cluster().await;
-    let options = nodes[0].options_at(&url, "cluster");
+    let cluster = cluster().await;
+    let options = options_at(&cluster.url(), "cluster");
     let conn = Conn::connect(&options).await.unwrap();
     let reader = BlockingConn::connect(&options).await.unwrap();
-    let key = keys().remove(2);
-    nodes[2].kill();
+    let [_, _, key] = keys(&cluster);
+    cluster.nodes()[2].kill();
     let error = read(
         &reader,
         Some(Duration::from_secs(1)),
@@ -129,7 +123,7 @@ async fn a_node_that_dies_is_found_again_and_its_reader_goes_on() {
     .await
     .unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
-    nodes[2].restart().await;
+    cluster.nodes()[2].restart().await.unwrap();
     until("commands succeed", async || conn.node(&key).await.is_ok()).await;
     group(&conn, &key).await;
     let keys = [key];

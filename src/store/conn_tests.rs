@@ -9,7 +9,7 @@ use super::conn::{Conn, info_field};
 use super::script::script;
 use super::subscriber::Subscriber;
 use super::tests_server::{
-    TestRedis, bytes, clients, id_of, listed, read, send, stream, until, until_within,
+    TestRedis, bytes, clients, id_of, listed, options_at, read, send, stream, until, until_within,
 };
 use crate::error::{BackendKind, ConnectError};
 
@@ -17,14 +17,14 @@ script!(ECHO, "echo", allow_oom, []);
 
 #[tokio::test]
 async fn a_wrong_password_is_fatal_at_once_and_not_shown() {
-    let server = TestRedis::start(&["--requirepass", "right"]).await;
+    let server = TestRedis::start(&[("--requirepass", "right")]).await;
     let start = Instant::now();
     for user in [
         "redis://:hunter2@127.0.0.1",
         "redis://bob:hunter2@127.0.0.1",
         "redis://127.0.0.1",
     ] {
-        let options = server.options_at(&format!("{user}:{}", server.port), "wrong");
+        let options = options_at(&format!("{user}:{}", server.port()), "wrong");
         let error = Conn::connect(&options).await.unwrap_err();
         let text = format!("{error} {error:?} {options:?}");
         assert!(!text.contains("hunter2"), "{text}");
@@ -38,8 +38,8 @@ async fn a_wrong_password_is_fatal_at_once_and_not_shown() {
         );
     }
     assert!(start.elapsed() < Duration::from_secs(3));
-    let right = server.options_at(
-        &format!("redis://:right@127.0.0.1:{}/3", server.port),
+    let right = options_at(
+        &format!("redis://:right@127.0.0.1:{}/3", server.port()),
         "right",
     );
     let conn = Conn::connect(&right).await.unwrap();
@@ -54,9 +54,9 @@ async fn a_wrong_password_is_fatal_at_once_and_not_shown() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_or_frozen_is_a_transient_error() {
-    let mut server = TestRedis::start(&[]).await;
+    let server = TestRedis::start(&[]).await;
     let options = server.options("absent");
-    server.signal("-STOP");
+    server.pause().unwrap();
     let start = Instant::now();
     let frozen = Conn::connect(&options).await.unwrap_err();
     assert!(start.elapsed() < Duration::from_millis(3_500));
@@ -73,7 +73,7 @@ async fn a_server_that_is_not_there_or_frozen_is_a_transient_error() {
 #[tokio::test]
 async fn a_unix_socket_and_a_database_number_work() {
     let server = TestRedis::start(&[]).await;
-    let options = server.options_at(&format!("unix://{}?db=2", server.socket()), "unix");
+    let options = options_at(&format!("unix://{}?db=2", server.socket()), "unix");
     let conn = Conn::connect(&options).await.unwrap();
     send(&conn, "SET k 1").await.unwrap();
     let info = conn
@@ -262,7 +262,7 @@ async fn a_killed_connection_is_ambiguous_for_what_is_in_flight_and_comes_back()
 
 #[tokio::test]
 async fn a_restarted_server_is_found_again_by_every_kind_of_connection() {
-    let mut server = TestRedis::start(&[]).await;
+    let server = TestRedis::start(&[]).await;
     let conn = server.conn("conn").await;
     let reader = BlockingConn::connect(&server.options("reader"))
         .await
@@ -280,7 +280,7 @@ async fn a_restarted_server_is_found_again_by_every_kind_of_connection() {
         error.to_string().contains("not connected")
     })
     .await;
-    server.restart().await;
+    server.restart().await.unwrap();
     until("commands succeed", async || {
         send(&conn, "PING").await.is_ok()
     })
@@ -322,7 +322,7 @@ async fn a_frozen_server_makes_commands_ambiguous_and_is_left_and_found_again() 
     let mut options = server.options("frozen");
     options.command_timeout = Duration::from_millis(300);
     let conn = Conn::connect(&options).await.unwrap();
-    server.signal("-STOP");
+    server.pause().unwrap();
     let start = Instant::now();
     let error = send(&conn, "PING").await.unwrap_err();
     assert_eq!(error.kind(), BackendKind::Ambiguous, "{error}");
@@ -337,7 +337,7 @@ async fn a_frozen_server_makes_commands_ambiguous_and_is_left_and_found_again() 
         },
     )
     .await;
-    server.signal("-CONT");
+    server.resume().unwrap();
     until_within(Duration::from_secs(3), "commands succeed", async || {
         send(&conn, "PING").await.is_ok()
     })
@@ -418,7 +418,7 @@ async fn a_slow_listener_loses_messages_and_nothing_else() {
 async fn more_commands_than_the_buffer_holds_are_refused_as_not_executed() {
     let server = TestRedis::start(&[]).await;
     let conn = server.conn("full").await;
-    server.signal("-STOP");
+    server.pause().unwrap();
     let value = Bytes::from(vec![b'x'; 64 * 1024]);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..12_000 {
@@ -436,7 +436,7 @@ async fn more_commands_than_the_buffer_holds_are_refused_as_not_executed() {
         }
     }
     assert!((1..3_000).contains(&refused), "{refused}");
-    server.signal("-CONT");
+    server.resume().unwrap();
     until("commands succeed", async || {
         send(&conn, "PING").await.is_ok()
     })

@@ -1,7 +1,7 @@
 //! Private real servers for tests, and the check that nothing is left behind.
 //!
 //! [`TestServer`] starts a real Redis or Valkey for one test, [`TestCluster`] three of them as a
-//! cluster. When a test ends, the server checks by itself that every stream is empty, nothing is
+//! cluster, [`TestSentinel`] a sentinel that watches one. When a test ends, the server checks by itself that every stream is empty, nothing is
 //! pending, no key is without an owner and no connection is left; what a test leaves on purpose it
 //! [allows](TestServer::allow) by name and with a reason.
 //!
@@ -25,6 +25,7 @@ mod leaks;
 mod options;
 mod ports;
 mod process;
+mod sentinel;
 mod server;
 mod wire;
 
@@ -32,11 +33,9 @@ pub use cluster::{TestCluster, TestClusterOptions, key_slot};
 pub use error::TestError;
 pub use leaks::{Leak, LeakFound, Leaks};
 pub use options::{AofMode, ServerKind, TestServerOptions};
+pub use sentinel::TestSentinel;
 pub use server::TestServer;
 pub use wire::Reply;
-
-#[cfg(test)]
-pub(crate) use process::find_binary as server_binary;
 
 /// Starts a server with the defaults, runs the test, and checks that nothing is left.
 ///

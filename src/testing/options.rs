@@ -1,16 +1,12 @@
 //! What a server is started with, and what it turned out to be.
 //!
-//! Owns the command line and the tries for a free port. Part of `testing`; called by tests and by
-//! `cluster`.
+//! Owns the command line. Part of `testing`; called by tests and by `cluster`.
 
 use std::fmt;
 
 use super::leaks::{Allowed, Leak};
 use super::process::Process;
-use super::{TestError, TestServer, ports};
-
-/// How often another port is tried when somebody took the one that was free.
-const START_TRIES: usize = 10;
+use super::{TestError, TestServer};
 
 /// How the server keeps its data on disk.
 ///
@@ -134,20 +130,9 @@ impl TestServerOptions {
     /// [`TestError::NoServer`] without a server on this machine, which says how to install one;
     /// [`TestError::Start`] if it does not come up.
     pub async fn start(self) -> Result<TestServer, TestError> {
-        let mut tries = START_TRIES;
-        loop {
-            tries -= 1;
-            let process = Process::start(
-                self.command_line(),
-                self.password.clone(),
-                ports::reserve()?,
-            )?;
-            match process.ready_after_start().await {
-                Ok(()) => return TestServer::over(process, self).await,
-                Err(_) if tries > 0 && process.lost_its_port() => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let password = self.password.as_deref();
+        let process = Process::start(None, &self.command_line(), password).await?;
+        TestServer::over(process, self).await
     }
 
     /// Starts a server, runs the test, and checks that nothing is left.

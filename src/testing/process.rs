@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::TestError;
-use super::ports::Port;
+use super::ports::{self, Port};
 use super::wire::{Address, Wire};
 
 /// Kills the server named last on its input, once the input ends.
@@ -25,6 +25,8 @@ while IFS= read -r line; do pid=$line; done
 [ -n "$pid" ] && kill -KILL "$pid"
 rm -rf -- "$1""#;
 
+/// How often another port is tried when somebody took the one that was free.
+const START_TRIES: usize = 10;
 /// How long a server may take to answer the first PING.
 const START_DEADLINE: Duration = Duration::from_secs(20);
 /// How long it may load its data after a restart.
@@ -53,11 +55,30 @@ struct Undertaker {
 }
 
 impl Process {
-    /// Starts a server; it may not answer yet, see [`ready`](Self::ready).
-    pub(crate) fn start(
-        args: Vec<String>,
-        password: Option<String>,
+    /// Starts a server on a free port and waits until it answers. `config` is the text of the file
+    /// that it is started with, if it needs one.
+    pub(crate) async fn start(
+        config: Option<&str>,
+        args: &[String],
+        password: Option<&str>,
+    ) -> Result<Self, TestError> {
+        let mut tries = START_TRIES;
+        loop {
+            tries -= 1;
+            let process = Self::start_on(ports::reserve()?, config, args, password)?;
+            match process.ready(START_DEADLINE).await {
+                Ok(()) => return Ok(process),
+                Err(_) if tries > 0 && process.lost_its_port() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn start_on(
         port: Port,
+        config: Option<&str>,
+        args: &[String],
+        password: Option<&str>,
     ) -> Result<Self, TestError> {
         let io = |what| move |source| TestError::Io { what, source };
         let binary = find_binary()?;
@@ -65,6 +86,12 @@ impl Process {
             .prefix("streamfleet-test-")
             .tempdir()
             .map_err(io("make a temporary directory"))?;
+        let mut args = args.to_vec();
+        if let Some(text) = config {
+            let file = directory.path().join("server.conf");
+            fs::write(&file, text).map_err(io("write the server's settings"))?;
+            args.insert(0, file.display().to_string());
+        }
         let mut shell = Command::new("sh")
             .args(["-c", UNDERTAKER, "sh"])
             .arg(directory.path())
@@ -80,7 +107,7 @@ impl Process {
             args,
             address: Address {
                 port: port.number,
-                password,
+                password: password.map(str::to_owned),
             },
             directory,
             child: Mutex::new(None),
@@ -142,7 +169,7 @@ impl Process {
     }
 
     /// Waits until this very process answers PING and has loaded its data.
-    pub(crate) async fn ready(&self, deadline: Duration) -> Result<(), TestError> {
+    async fn ready(&self, deadline: Duration) -> Result<(), TestError> {
         let start = Instant::now();
         loop {
             let last = match self.probe().await {
@@ -159,12 +186,7 @@ impl Process {
         }
     }
 
-    /// [`ready`](Self::ready) with the time a new server may take.
-    pub(crate) async fn ready_after_start(&self) -> Result<(), TestError> {
-        self.ready(START_DEADLINE).await
-    }
-
-    /// [`ready`](Self::ready) with the time that loading may take.
+    /// Waits as [`start`](Self::start) does, for as long as loading may take.
     pub(crate) async fn ready_after_restart(&self) -> Result<(), TestError> {
         self.ready(LOAD_DEADLINE).await
     }
@@ -255,11 +277,11 @@ impl Process {
     }
 
     /// Whether the log says that somebody else has the port.
-    pub(crate) fn lost_its_port(&self) -> bool {
+    fn lost_its_port(&self) -> bool {
         self.log_tail().contains("Address already in use")
     }
 
-    pub(crate) fn start_error(&self, problem: String) -> TestError {
+    fn start_error(&self, problem: String) -> TestError {
         TestError::Start {
             binary: self.binary.display().to_string(),
             problem,
@@ -274,7 +296,7 @@ impl Process {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    pub(crate) fn log_path(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.directory.path().join("server.log")
     }
 
@@ -306,7 +328,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// `$STREAMFLEET_SERVER_BIN`, then `valkey-server`, then `redis-server` on PATH.
-pub(crate) fn find_binary() -> Result<PathBuf, TestError> {
+fn find_binary() -> Result<PathBuf, TestError> {
     if let Some(named) = std::env::var_os("STREAMFLEET_SERVER_BIN").filter(|name| !name.is_empty())
     {
         return Ok(PathBuf::from(named));

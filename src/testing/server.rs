@@ -13,7 +13,7 @@ use super::wire::{Address, Reply, Wire};
 use super::{ServerKind, TestError, TestServerOptions, on_blocking_thread};
 
 /// How long a command may take, unless the call says otherwise.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A private real Redis or Valkey, for one test.
 ///
@@ -278,7 +278,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn command<A>(address: &Address, limit: Duration, args: Vec<A>) -> Result<Reply, TestError>
+pub(super) async fn command<A>(
+    address: &Address,
+    limit: Duration,
+    args: Vec<A>,
+) -> Result<Reply, TestError>
 where
     A: AsRef<[u8]> + Send + 'static,
 {

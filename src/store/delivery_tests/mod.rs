@@ -77,7 +77,7 @@ impl Scene {
         Self::with(&[]).await
     }
 
-    async fn with(args: &[&str]) -> Self {
+    async fn with(args: &[(&str, &str)]) -> Self {
         let redis = TestRedis::start(args).await;
         let store = Store::new(redis.conn("delivery").await, Prefix::new("p").unwrap());
         let scene = Self {

@@ -1,81 +1,15 @@
 //! A primary that is replaced: Sentinel names the new one, and tasks go on.
 
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use streamfleet::Client;
-use streamfleet::testing::TestServer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use streamfleet::testing::{TestSentinel, TestServer};
 
 use super::{Job, Worker, ask, ms};
 use crate::support::alone::together;
 use crate::support::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// One sentinel; it is enough to outvote itself.
-struct Sentinel {
-    child: Child,
-    port: u16,
-    _directory: tempfile::TempDir,
-}
-
-impl Sentinel {
-    async fn watch(primary: &TestServer) -> Self {
-        let port = free_port().await;
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("sentinel.conf");
-        let settings = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\n\
-             sentinel monitor jobs 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds jobs 500\n\
-             sentinel failover-timeout jobs 5000\n",
-            directory.path().display(),
-            primary.port(),
-        );
-        std::fs::write(&file, settings).unwrap();
-        let child = Command::new(primary.binary())
-            .arg(&file)
-            .arg("--sentinel")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            child,
-            port,
-            _directory: directory,
-        }
-    }
-
-    /// The answer to one inline command, as text.
-    async fn ask(&self, command: &str) -> Option<String> {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
-        let line = format!("{command}\r\n");
-        socket.write_all(line.as_bytes()).await.ok()?;
-        let mut answer = Vec::new();
-        // It is told to nobody where an answer ends: silence does.
-        while tokio::time::timeout(ms(100), socket.read_buf(&mut answer))
-            .await
-            .is_ok_and(|read| read.is_ok_and(|read| read > 0))
-        {}
-        String::from_utf8(answer).ok()
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_go_on_when_the_primary_dies_and_sentinel_names_another() {
@@ -92,15 +26,10 @@ async fn tasks_go_on_when_the_primary_dies_and_sentinel_names_another() {
         info.text().unwrap().contains("master_link_status:up")
     })
     .await;
-    let sentinel = Sentinel::watch(&primary).await;
-    eventually("the sentinel knows both", PATIENCE, async || {
-        let answer = sentinel.ask("SENTINEL REPLICAS jobs").await;
-        answer.is_some_and(|answer| answer.contains(&format!("\r\n{}\r\n", replica.port())))
-    })
-    .await;
+    let sentinel = TestSentinel::watch("jobs", &primary).await.unwrap();
+    sentinel.knows(&replica).await.unwrap();
 
-    let url = format!("redis-sentinel://127.0.0.1:{}?service=jobs", sentinel.port);
-    let client = Client::connect(url).await.unwrap();
+    let client = Client::connect(sentinel.url()).await.unwrap();
     let worker = Worker::start(&client, |server| {
         server
             .lease(ms(3_000))
