@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use crate::error::InvalidName;
 
@@ -225,7 +226,9 @@ impl TaskId {
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            TaskIdKind::Uuid(uuid) => write!(f, "{}", uuid.hyphenated()),
+            TaskIdKind::Uuid(uuid) => {
+                f.write_str(uuid.hyphenated().encode_lower(&mut [0; Hyphenated::LENGTH]))
+            }
             TaskIdKind::Name(name) => f.write_str(name),
         }
     }

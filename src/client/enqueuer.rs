@@ -5,6 +5,7 @@
 //! that Redis can tell a repeat from a new batch; content that may have been written is never sent
 //! under another number.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +73,9 @@ impl Enqueuer {
     }
 
     pub(super) async fn run(mut self) {
-        while let Some(first) = self.first().await {
+        // One for all parcels: to register a new one costs as much as to take a parcel.
+        let mut stopped = pin!(self.shared.stop.clone().cancelled_owned());
+        while let Some(first) = self.first(stopped.as_mut()).await {
             let batch = self.collect(first);
             if !batch.tasks.is_empty() {
                 self.deliver(batch).await;
@@ -89,7 +92,7 @@ impl Enqueuer {
     }
 
     /// The next parcel; none once the client stops.
-    async fn first(&mut self) -> Option<Parcel> {
+    async fn first(&mut self, stopped: impl Future<Output = ()>) -> Option<Parcel> {
         if self.shared.stop.is_cancelled() {
             return None;
         }
@@ -99,7 +102,7 @@ impl Enqueuer {
         tokio::select! {
             biased;
             parcel = self.inbox.recv() => parcel,
-            () = self.shared.stop.cancelled() => None,
+            () = stopped => None,
         }
     }
 

@@ -4,12 +4,12 @@
 //! aborted and every connection closes. The loops themselves hold [`Shared`] only, so they never
 //! keep a client alive.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use dashmap::DashMap;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(super) ids: IdSource,
     /// So that the usual queue costs no allocation per task.
     pub(super) default_queue: QueueName,
-    lanes: DashMap<QueueName, Arc<Lane>>,
+    /// Few, and read for every task: a sharded map would cost an allocation a shard to go through.
+    lanes: RwLock<HashMap<QueueName, Arc<Lane>>>,
     /// Ends all loops. Cancelled by `close`, by the owner's drop, and by a loop that died.
     pub(super) stop: CancellationToken,
     loops: TaskTracker,
@@ -74,7 +75,7 @@ impl Shared {
             id,
             ids,
             default_queue: QueueName::default(),
-            lanes: DashMap::new(),
+            lanes: RwLock::default(),
             stop: CancellationToken::new(),
             loops: TaskTracker::new(),
             aborts: Mutex::new(Vec::new()),
@@ -89,18 +90,21 @@ impl Shared {
 
     /// The lane of a queue, made at its first use.
     pub(super) fn lane(self: &Arc<Self>, queue: &QueueName) -> Arc<Lane> {
-        if let Some(lane) = self.lanes.get(queue) {
-            return Arc::clone(&lane);
+        let known = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = known.get(queue) {
+            return Arc::clone(lane);
         }
-        let lane = self
-            .lanes
+        drop(known);
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+        let lane = lanes
             .entry(queue.clone())
             .or_insert_with(|| self.new_lane(queue));
-        Arc::clone(&lane)
+        Arc::clone(lane)
     }
 
     pub(super) fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes.iter().map(|lane| Arc::clone(&lane)).collect()
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
+        lanes.values().map(Arc::clone).collect()
     }
 
     fn new_lane(self: &Arc<Self>, queue: &QueueName) -> Arc<Lane> {

@@ -35,11 +35,13 @@ pub(crate) async fn settle(core: Arc<Core>, lane: usize, mut done: mpsc::Receive
     let mut first = pin!(Fuse::terminated());
     let mut second = pin!(Fuse::terminated());
     let mut patience = Patience::default();
+    // One for all batches: to register a new one costs as much as to take a batch.
+    let mut ends = pin!(core.stop.settling.cancelled());
     loop {
         let idle = first.is_terminated() && second.is_terminated();
         let room = first.is_terminated() || second.is_terminated();
         if idle || (room && done.len() >= SETTLE_MOST) {
-            let batch = next_batch(&core, &mut done).await;
+            let batch = next_batch(&mut done, ends.as_mut()).await;
             // Only when nothing is under way: a second batch is taken only when it is there.
             if batch.is_empty() {
                 return;
@@ -59,12 +61,12 @@ pub(crate) async fn settle(core: Arc<Core>, lane: usize, mut done: mpsc::Receive
 }
 
 /// What waits, up to the limit of a script; at least one, unless all has ended.
-async fn next_batch(core: &Core, done: &mut mpsc::Receiver<Done>) -> Vec<Done> {
+async fn next_batch(done: &mut mpsc::Receiver<Done>, ends: impl Future<Output = ()>) -> Vec<Done> {
     let mut batch = Vec::new();
     tokio::select! {
         biased;
         _ = done.recv_many(&mut batch, SETTLE_MOST) => {}
-        () = core.stop.settling.cancelled() => {
+        () = ends => {
             while batch.len() < SETTLE_MOST && let Ok(last) = done.try_recv() {
                 batch.push(last);
             }

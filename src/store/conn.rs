@@ -42,6 +42,15 @@ pub(crate) fn number(value: u64) -> Bytes {
     Bytes::from(value.to_string())
 }
 
+/// The number of keys: without an allocation where there are as few as usual.
+fn count(keys: usize) -> Bytes {
+    const DIGITS: &[u8; 10] = b"0123456789";
+    match DIGITS.get(keys..=keys) {
+        Some(digit) => Bytes::from_static(digit),
+        None => number(keys as u64),
+    }
+}
+
 impl Conn {
     /// Connects once, within 3 seconds for a single host. From then on it never gives up.
     pub(crate) async fn connect(options: &Options) -> Result<Self, ConnectError> {
@@ -58,23 +67,44 @@ impl Conn {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> Result<Reply, BackendError> {
-        let slot = self.slot(keys.first().map(|key| &key[..]));
-        let mut values = Vec::with_capacity(2 + keys.len() + args.len());
-        values.push(Value::Bytes(script.sha()));
-        values.push(Value::Bytes(number(keys.len() as u64)));
-        values.extend(keys.into_iter().chain(args).map(Value::Bytes));
-        // The copy is of references. It is needed once per server and script.
-        let mut again = values.clone();
-        match self.send("EVALSHA", slot, None, values).await {
+        self.run_hot(script, || (keys.clone(), args.clone())).await
+    }
+
+    /// The same for what is called for every task: keys and arguments are made again where they are
+    /// needed again, once per server and script, instead of being copied in each call.
+    pub(crate) async fn run_hot(
+        &self,
+        script: &'static Script,
+        words: impl Fn() -> (Vec<Bytes>, Vec<Bytes>),
+    ) -> Result<Reply, BackendError> {
+        let (slot, values) = self.call(script.sha(), words());
+        let reply = self.send("EVALSHA", slot, None, values).await;
+        // Often the same script woke somebody who waits on another connection: a delivery comes with
+        // the reply of its enqueue, a notice with the reply of its settle. The runtime polls last what
+        // it woke first, so the confirmation would go ahead of what somebody waits for.
+        tokio::task::yield_now().await;
+        match reply {
             Err(error) if error.kind() == BackendKind::Script => {
                 tracing::debug!(script = script.name, "redis did not know a script");
-                if let Some(name) = again.first_mut() {
-                    *name = Value::Bytes(script.body());
-                }
-                self.send("EVAL", slot, None, again).await
+                let (slot, values) = self.call(script.body(), words());
+                self.send("EVAL", slot, None, values).await
             }
             result => result,
         }
+    }
+
+    /// The slot and the words of one call of a script, which is named by its hash or by its text.
+    fn call(
+        &self,
+        script: Bytes,
+        (keys, args): (Vec<Bytes>, Vec<Bytes>),
+    ) -> (Option<u16>, Vec<Value>) {
+        let slot = self.slot(keys.first().map(|key| &key[..]));
+        let mut values = Vec::with_capacity(2 + keys.len() + args.len());
+        values.push(Value::Bytes(script));
+        values.push(Value::Bytes(count(keys.len())));
+        values.extend(keys.into_iter().chain(args).map(Value::Bytes));
+        (slot, values)
     }
 
     /// Sends one command. `key` says where in a cluster; without one, any node answers.

@@ -3,6 +3,7 @@
 //! Layer 2, called by `client`. The client owns the batch numbers and repeats; this file only
 //! sends a batch and reads what became of it. Script: `scripts/enqueue.lua`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 
 use super::Store;
 use super::arg::{self, Args};
+use super::keys::QueueKeys;
 use super::reply::Reply;
 use super::script::script;
 use crate::error::{BackendError, BackendKind};
@@ -39,6 +41,16 @@ pub(crate) struct Batch<'a> {
     /// Whether some task wants its outcome: it signs the client in, as a heartbeat does.
     pub(crate) tracked: bool,
     pub(crate) tasks: &'a [NewTask],
+}
+
+impl Batch<'_> {
+    /// How many tasks may have to wait for their time.
+    fn timed(&self) -> usize {
+        self.tasks
+            .iter()
+            .filter(|task| task.start != Start::Now)
+            .count()
+    }
 }
 
 /// One task to enqueue, encoded.
@@ -71,7 +83,6 @@ pub(crate) enum Enqueued {
         /// the stream with the others.
         scheduled: Vec<usize>,
         epoch: String,
-        now: Millis,
     },
     /// A repeat of which nobody can know whether its first sending was written. Nothing was written now.
     Unknown { epoch: String },
@@ -111,26 +122,25 @@ impl Store {
         batch: &Batch<'_>,
     ) -> Result<Enqueued, BackendError> {
         check_size(batch)?;
-        let keys = self.keys().queue(q);
-        let reply = self
-            .conn()
-            .run(
-                &ENQUEUE,
-                vec![
-                    keys.stream(),
-                    keys.producers(),
-                    keys.clients(),
-                    keys.cfg(),
-                    keys.tasks(),
-                    keys.scheduled(),
-                    keys.retry(),
-                    keys.counters(),
-                ],
-                arguments(batch),
-            )
-            .await?;
-        read(reply)
+        let timed = batch.timed();
+        let queue = self.keys().queue(q);
+        let words = || (keys(&queue, timed), arguments(batch, timed));
+        read(&self.conn().run_hot(&ENQUEUE, words).await?)
     }
+}
+
+fn keys(queue: &QueueKeys, timed: usize) -> Vec<Bytes> {
+    let mut keys = vec![
+        queue.stream(),
+        queue.producers(),
+        queue.clients(),
+        queue.cfg(),
+        queue.counters(),
+    ];
+    if timed > 0 {
+        keys.extend([queue.tasks(), queue.scheduled(), queue.retry()]);
+    }
+    keys
 }
 
 fn check_size(batch: &Batch<'_>) -> Result<(), BackendError> {
@@ -145,24 +155,10 @@ fn check_size(batch: &Batch<'_>) -> Result<(), BackendError> {
     ))
 }
 
-fn arguments(batch: &Batch<'_>) -> Vec<Bytes> {
-    let timed = batch
-        .tasks
-        .iter()
-        .filter(|task| task.start != Start::Now)
-        .count();
-    let count = 7 + 6 * timed + batch.tasks.len();
-    let mut args = Args::with_capacity(count, 256 + 128 * timed);
-    args.copy(batch.client.as_str().as_bytes());
-    args.show(batch.number);
-    match batch.tasks.first() {
-        Some(task) => args.show(&task.id),
-        None => args.push(Bytes::new()),
-    }
-    args.push(arg::flag(batch.repeat));
-    args.copy(batch.epoch.as_bytes());
-    args.push(arg::flag(batch.tracked));
-    args.show(timed);
+fn arguments(batch: &Batch<'_>, timed: usize) -> Vec<Bytes> {
+    let count = 1 + 6 * timed + batch.tasks.len();
+    let mut args = Args::with_capacity(count, 128 + 128 * timed);
+    args.show(Head { batch, timed });
     for (place, task) in batch.tasks.iter().enumerate() {
         let (kind, time) = match task.start {
             Start::Now => continue,
@@ -182,27 +178,45 @@ fn arguments(batch: &Batch<'_>) -> Vec<Bytes> {
     args.into_vec()
 }
 
-fn read(reply: Reply) -> Result<Enqueued, BackendError> {
-    let parts = reply.into_array()?;
-    match parts.as_slice() {
-        [word, first, epoch, now, places] if word.text()? == "stored" => Ok(Enqueued::Stored {
-            first_entry: if first.bytes()?.is_empty() {
-                None
-            } else {
-                Some(first.entry_id()?)
+/// The first argument.
+struct Head<'a> {
+    batch: &'a Batch<'a>,
+    timed: usize,
+}
+
+impl fmt::Display for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { batch, timed } = self;
+        f.write_str(batch.client.as_str())?;
+        write!(f, " {} ", batch.number)?;
+        if let Some(first) = batch.tasks.first() {
+            first.id.fmt(f)?;
+        }
+        f.write_str(if batch.repeat { " 1" } else { " 0" })?;
+        f.write_str(if batch.tracked { " 1 " } else { " 0 " })?;
+        write!(f, "{timed} ")?;
+        f.write_str(batch.epoch)
+    }
+}
+
+fn read(reply: &Reply) -> Result<Enqueued, BackendError> {
+    let mut words = reply.text()?.split(' ');
+    let word = words.next();
+    let epoch = words.next().map(str::to_owned);
+    match (word, epoch, words.next(), words.next()) {
+        (Some("stored"), Some(epoch), Some(first), Some(places)) => Ok(Enqueued::Stored {
+            first_entry: match first {
+                "" => None,
+                first => Some(first.parse().map_err(|_| reply.wrong("an entry id"))?),
             },
             scheduled: places
-                .text()?
                 .split(',')
                 .filter_map(|place| place.parse::<usize>().ok()?.checked_sub(1))
                 .collect(),
-            epoch: epoch.text()?.to_owned(),
-            now: Millis(now.u64()?),
+            epoch,
         }),
-        [word, epoch] if word.text()? == "unknown" => Ok(Enqueued::Unknown {
-            epoch: epoch.text()?.to_owned(),
-        }),
-        [word] if word.text()? == "clash" => Ok(Enqueued::ClientIdClash),
-        _ => Err(Reply::Array(parts).wrong("an answer to enqueue")),
+        (Some("unknown"), Some(epoch), None, _) => Ok(Enqueued::Unknown { epoch }),
+        (Some("clash"), None, ..) => Ok(Enqueued::ClientIdClash),
+        _ => Err(reply.wrong("an answer to enqueue")),
     }
 }

@@ -6,7 +6,8 @@
 use bytes::Bytes;
 
 use super::Store;
-use super::arg::{self, Args};
+use super::arg::Args;
+use super::keys::QueueKeys;
 use super::reply::Reply;
 use super::script::script;
 use crate::error::BackendError;
@@ -84,43 +85,9 @@ impl Store {
         settled: &mut Vec<Settled>,
     ) -> Result<(), BackendError> {
         let queue = self.keys().queue(q);
-        let mut keys = vec![
-            queue.stream(),
-            queue.tasks(),
-            queue.clients(),
-            queue.cancel(),
-            queue.crashes(),
-            queue.counters(),
-        ];
-        let mut clients: Vec<&ClientId> = Vec::new();
-        let mut told = Vec::with_capacity(page.len());
-        for success in page {
-            told.push(
-                success
-                    .client
-                    .as_ref()
-                    .map_or(0, |client| number_of(&mut clients, client)),
-            );
-        }
-        keys.extend(clients.iter().map(|client| queue.receiver(client)));
-
-        let notices: usize = page.iter().map(|success| success.notice.len()).sum();
-        let mut args = Args::with_capacity(
-            3 + 2 * page.len(),
-            me.as_str().len() + page.len() * ENTRY_ID + notices,
-        );
-        args.copy(me.as_str().as_bytes());
-        args.push(arg::flag(strict));
-        args.push(Bytes::from(told));
-        page.iter().for_each(|success| args.show(success.entry));
-        page.iter().for_each(|success| args.copy(&success.notice));
-        for (item, success) in page.iter().enumerate() {
-            if let Some(task) = &success.record {
-                args.show(item + 1);
-                args.show(task);
-            }
-        }
-        match self.conn().run(&SETTLE, keys, args.into_vec()).await? {
+        let owner = strict.then_some(me);
+        let words = || words(&queue, owner, page);
+        match self.conn().run_hot(&SETTLE, words).await? {
             Reply::Int(_) => settled.extend(page.iter().map(|_| Settled::Won)),
             Reply::Bytes(each) if each.len() == page.len() => {
                 settled.extend(each.iter().map(|byte| match byte {
@@ -132,6 +99,50 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The keys and arguments. `owner` where it matters who owns an entry.
+fn words(
+    queue: &QueueKeys,
+    owner: Option<&ConsumerId>,
+    page: &[&Success],
+) -> (Vec<Bytes>, Vec<Bytes>) {
+    let mut keys = Vec::with_capacity(7);
+    keys.extend([
+        queue.stream(),
+        queue.clients(),
+        queue.cancel(),
+        queue.crashes(),
+        queue.counters(),
+    ]);
+    let mut clients: Vec<&ClientId> = Vec::new();
+    let told: Vec<u8> = page
+        .iter()
+        .map(|success| {
+            let client = success.client.as_ref();
+            client.map_or(0, |client| number_of(&mut clients, client))
+        })
+        .collect();
+    keys.extend(clients.iter().map(|client| queue.receiver(client)));
+    if page.iter().any(|success| success.record.is_some()) {
+        keys.push(queue.tasks());
+    }
+
+    let notices: usize = page.iter().map(|success| success.notice.len()).sum();
+    let mut args = Args::with_capacity(2 + 2 * page.len(), page.len() * ENTRY_ID + notices);
+    args.push(Bytes::from(told));
+    page.iter().for_each(|success| args.show(success.entry));
+    page.iter().for_each(|success| args.copy(&success.notice));
+    for (item, success) in page.iter().enumerate() {
+        if let Some(task) = &success.record {
+            args.show(item + 1);
+            args.show(task);
+        }
+    }
+    if let Some(me) = owner {
+        args.copy(me.as_str().as_bytes());
+    }
+    (keys, args.into_vec())
 }
 
 /// How many of the first items fit into one script; at least one.

@@ -26,27 +26,14 @@ pub(crate) fn receiver(client: &str) -> Vec<u8> {
     key(&format!("r:{client}"))
 }
 
-/// The keys of the script `enqueue`, in its order.
+/// The keys of the script `enqueue` for tasks that start at once, in its order.
 pub(crate) fn enqueue_keys() -> Vec<Vec<u8>> {
-    [
-        "s",
-        "producers",
-        "clients",
-        "cfg",
-        "tasks",
-        "scheduled",
-        "retry",
-        "n",
-    ]
-    .map(key)
-    .to_vec()
+    ["s", "producers", "clients", "cfg", "n"].map(key).to_vec()
 }
 
 /// The keys of the script `settle` before the receivers, in its order.
 pub(crate) fn settle_keys() -> Vec<Vec<u8>> {
-    ["s", "tasks", "clients", "cancel", "crashes", "n"]
-        .map(key)
-        .to_vec()
+    ["s", "clients", "cancel", "crashes", "n"].map(key).to_vec()
 }
 
 /// Where a task's id is in its envelope, and how long it is.

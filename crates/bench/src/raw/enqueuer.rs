@@ -28,15 +28,13 @@ impl Enqueuer {
             &mut call,
             &names.enqueue,
             &layout::enqueue_keys(),
-            7 + batch,
+            1 + batch,
         );
-        word(&mut call, client.as_bytes());
-        let number_at = word(&mut call, &[b'0'; NUMBER_DIGITS]);
-        let first_id_at = word(&mut call, layout::id_text(&id).as_bytes());
-        word(&mut call, b"0");
-        word(&mut call, b"epoch-of-the-bench");
-        word(&mut call, if told { b"1" } else { b"0" });
-        word(&mut call, b"0");
+        let zeros = "0".repeat(NUMBER_DIGITS);
+        let (first_id, told_digit) = (layout::id_text(&id), u8::from(told));
+        let head = format!("{client} {zeros} {first_id} 0 {told_digit} 0 epoch-of-the-bench");
+        let number_at = word(&mut call, head.as_bytes()) + client.len() + 1;
+        let first_id_at = number_at + NUMBER_DIGITS + 1;
         let told = told.then_some(client);
         let ids_at = (0..batch)
             .map(|number| {

@@ -60,7 +60,7 @@ impl Socket {
         Self {
             wire,
             enqueuer: Enqueuer::new(names, socket, BATCH, &client, told),
-            settler: Settler::new(names, consumer.clone()),
+            settler: Settler::new(names),
             told,
             stream: layout::key("s"),
             receiver: layout::receiver(&client),

@@ -10,7 +10,6 @@ use crate::wire::{Wire, word};
 #[derive(Debug)]
 pub(crate) struct Settler {
     sha: Vec<u8>,
-    me: String,
     keys: Vec<Vec<u8>>,
     fixed_keys: usize,
     ids: Vec<u8>,
@@ -21,11 +20,10 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    pub(crate) fn new(names: &Names, me: String) -> Self {
+    pub(crate) fn new(names: &Names) -> Self {
         let keys = layout::settle_keys();
         Self {
             sha: names.settle.clone(),
-            me,
             fixed_keys: keys.len(),
             keys,
             ids: Vec::new(),
@@ -74,9 +72,7 @@ impl Settler {
         if count == 0 {
             return 0;
         }
-        layout::evalsha(out, &self.sha, &self.keys, 3 + 2 * count);
-        word(out, self.me.as_bytes());
-        word(out, b"0");
+        layout::evalsha(out, &self.sha, &self.keys, 1 + 2 * count);
         word(out, &self.told);
         let mut start = 0;
         for end in self.id_ends.drain(..) {

@@ -63,7 +63,7 @@ fn produce(
 }
 
 fn work(mut wire: Wire, names: &Names, over: &AtomicBool) -> Result<()> {
-    let mut settler = Settler::new(names, "server-0".to_owned());
+    let mut settler = Settler::new(names);
     let stream = layout::key("s");
     let mut read: Vec<&[u8]> = vec![b"XREADGROUP"];
     read.extend(waiting_read(&stream));

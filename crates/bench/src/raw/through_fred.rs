@@ -78,7 +78,7 @@ async fn produce(
 }
 
 async fn work(client: Client, names: Names) -> Result<()> {
-    let mut settler = Settler::new(&names, "server-0".to_owned());
+    let mut settler = Settler::new(&names);
     let stream = layout::key("s");
     loop {
         let found = entries(wait(&client, "XREADGROUP", &waiting_read(&stream)).await?)?;
