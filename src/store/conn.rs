@@ -67,22 +67,28 @@ impl Conn {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> Result<Reply, BackendError> {
-        self.run_hot(script, || (keys.clone(), args.clone())).await
+        self.run_hot(script, false, || (keys.clone(), args.clone()))
+            .await
     }
 
     /// The same for what is called for every task: keys and arguments are made again where they are
     /// needed again, once per server and script, instead of being copied in each call.
+    ///
+    /// `lone`: the call is for a single task. Often its script woke somebody who waits on another
+    /// connection: a delivery comes with the reply of its enqueue, a notice with the reply of its
+    /// settle. The runtime polls last what it woke first, so the reply would go ahead of what
+    /// somebody waits for. With many tasks nobody waits for just one, and the next call should leave.
     pub(crate) async fn run_hot(
         &self,
         script: &'static Script,
+        lone: bool,
         words: impl Fn() -> (Vec<Bytes>, Vec<Bytes>),
     ) -> Result<Reply, BackendError> {
         let (slot, values) = self.call(script.sha(), words());
         let reply = self.send("EVALSHA", slot, None, values).await;
-        // Often the same script woke somebody who waits on another connection: a delivery comes with
-        // the reply of its enqueue, a notice with the reply of its settle. The runtime polls last what
-        // it woke first, so the confirmation would go ahead of what somebody waits for.
-        tokio::task::yield_now().await;
+        if lone {
+            tokio::task::yield_now().await;
+        }
         match reply {
             Err(error) if error.kind() == BackendKind::Script => {
                 tracing::debug!(script = script.name, "redis did not know a script");

@@ -125,7 +125,8 @@ impl Store {
         let timed = batch.timed();
         let queue = self.keys().queue(q);
         let words = || (keys(&queue, timed), arguments(batch, timed));
-        read(&self.conn().run_hot(&ENQUEUE, words).await?)
+        let lone = batch.tasks.len() == 1;
+        read(&self.conn().run_hot(&ENQUEUE, lone, words).await?)
     }
 }
 

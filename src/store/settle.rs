@@ -87,7 +87,8 @@ impl Store {
         let queue = self.keys().queue(q);
         let owner = strict.then_some(me);
         let words = || words(&queue, owner, page);
-        match self.conn().run_hot(&SETTLE, words).await? {
+        let lone = page.len() == 1;
+        match self.conn().run_hot(&SETTLE, lone, words).await? {
             Reply::Int(_) => settled.extend(page.iter().map(|_| Settled::Won)),
             Reply::Bytes(each) if each.len() == page.len() => {
                 settled.extend(each.iter().map(|byte| match byte {
