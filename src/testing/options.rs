@@ -131,7 +131,7 @@ impl TestServerOptions {
     /// [`TestError::Start`] if it does not come up.
     pub async fn start(self) -> Result<TestServer, TestError> {
         let password = self.password.as_deref();
-        let process = Process::start(None, &self.command_line(), password).await?;
+        let process = Process::start(&self.command_line(), password).await?;
         TestServer::over(process, self).await
     }
 

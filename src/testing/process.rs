@@ -3,7 +3,8 @@
 //! Owns the child, its directory, its port, and the undertaker: a shell that waits for the pipe
 //! from us to close, and then kills the server and removes the directory. So the server ends also
 //! when the test process is killed by SIGKILL, without any unsafe call. The limit: if the shell is
-//! killed too, the server stays. Knows no keys. Part of `testing`; called by `server`.
+//! killed too, the server stays. Knows no keys. Part of `testing`; called by `options`,
+//! `server` and `sentinel`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -25,6 +26,8 @@ while IFS= read -r line; do pid=$line; done
 [ -n "$pid" ] && kill -KILL "$pid"
 rm -rf -- "$1""#;
 
+/// The file of settings, in the server's directory.
+const CONFIG: &str = "server.conf";
 /// How often another port is tried when somebody took the one that was free.
 const START_TRIES: usize = 10;
 /// How long a server may take to answer the first PING.
@@ -55,17 +58,12 @@ struct Undertaker {
 }
 
 impl Process {
-    /// Starts a server on a free port and waits until it answers. `config` is the text of the file
-    /// that it is started with, if it needs one.
-    pub(crate) async fn start(
-        config: Option<&str>,
-        args: &[String],
-        password: Option<&str>,
-    ) -> Result<Self, TestError> {
+    /// Starts a server on a free port and waits until it answers.
+    pub(crate) async fn start(args: &[String], password: Option<&str>) -> Result<Self, TestError> {
         let mut tries = START_TRIES;
         loop {
             tries -= 1;
-            let process = Self::start_on(ports::reserve()?, config, args, password)?;
+            let process = Self::start_on(ports::reserve()?, args, password)?;
             match process.ready(START_DEADLINE).await {
                 Ok(()) => return Ok(process),
                 Err(_) if tries > 0 && process.lost_its_port() => {}
@@ -74,24 +72,15 @@ impl Process {
         }
     }
 
-    fn start_on(
-        port: Port,
-        config: Option<&str>,
-        args: &[String],
-        password: Option<&str>,
-    ) -> Result<Self, TestError> {
+    fn start_on(port: Port, args: &[String], password: Option<&str>) -> Result<Self, TestError> {
         let io = |what| move |source| TestError::Io { what, source };
         let binary = find_binary()?;
         let directory = tempfile::Builder::new()
             .prefix("streamfleet-test-")
             .tempdir()
             .map_err(io("make a temporary directory"))?;
-        let mut args = args.to_vec();
-        if let Some(text) = config {
-            let file = directory.path().join("server.conf");
-            fs::write(&file, text).map_err(io("write the server's settings"))?;
-            args.insert(0, file.display().to_string());
-        }
+        // All settings are arguments; but a sentinel writes down in its file what it learns.
+        File::create(directory.path().join(CONFIG)).map_err(io("make the server's settings"))?;
         let mut shell = Command::new("sh")
             .args(["-c", UNDERTAKER, "sh"])
             .arg(directory.path())
@@ -104,7 +93,7 @@ impl Process {
         let undertaker = shell.stdin.take().map(|input| Undertaker { shell, input });
         let process = Self {
             binary,
-            args,
+            args: args.to_vec(),
             address: Address {
                 port: port.number,
                 password: password.map(str::to_owned),
@@ -150,6 +139,7 @@ impl Process {
             .map_err(io("open the server's log"))?;
         let errors = log.try_clone().map_err(io("open the server's log"))?;
         let child = Command::new(&self.binary)
+            .arg(CONFIG)
             .args(&self.args)
             .arg("--port")
             .arg(self.address.port.to_string())

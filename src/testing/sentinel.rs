@@ -12,6 +12,8 @@ use super::{TestError, TestServer};
 
 /// How long a primary may be silent before it counts as dead.
 const DOWN_AFTER: Duration = Duration::from_millis(500);
+/// How long after a failed attempt the next one begins.
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a sentinel may take to look at a replica that just began to follow.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
@@ -48,18 +50,18 @@ impl TestSentinel {
     /// the name.
     pub async fn watch(service: &str, primary: &TestServer) -> Result<Self, TestError> {
         let args = ["--sentinel", "--bind", "127.0.0.1"].map(str::to_owned);
-        // A sentinel writes down in its file what it learns, so there has to be one.
-        let process = Process::start(Some(""), &args, None).await?;
+        let process = Process::start(&args, None).await?;
         let sentinel = Self {
             process,
             service: service.to_owned(),
         };
         let port = primary.port().to_string();
-        let down_after = DOWN_AFTER.as_millis().to_string();
+        let [down_after, failover] =
+            [DOWN_AFTER, FAILOVER_TIMEOUT].map(|time| time.as_millis().to_string());
         for words in [
             ["MONITOR", service, "127.0.0.1", &port, "1"].as_slice(),
             &["SET", service, "down-after-milliseconds", &down_after],
-            &["SET", service, "failover-timeout", "3000"],
+            &["SET", service, "failover-timeout", &failover],
         ] {
             let args: Vec<&str> = ["SENTINEL"].iter().chain(words).copied().collect();
             sentinel.command(&args).await?;
@@ -79,7 +81,6 @@ impl TestSentinel {
     /// # Errors
     /// As [`TestServer::command`].
     pub async fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Result<Reply, TestError> {
-        let args = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
         command(self.process.address(), COMMAND_TIMEOUT, args).await
     }
 

@@ -64,7 +64,7 @@ impl TestServer {
         process: Process,
         options: TestServerOptions,
     ) -> Result<Self, TestError> {
-        let info = command(process.address(), COMMAND_TIMEOUT, vec!["INFO", "server"]).await?;
+        let info = command(process.address(), COMMAND_TIMEOUT, &["INFO", "server"]).await?;
         let info = info.text().unwrap_or_default();
         let field = |name| super::info_field(&info, name).map(str::to_owned);
         let (kind, version) = match field("valkey_version") {
@@ -158,7 +158,6 @@ impl TestServer {
         limit: Duration,
         args: &[A],
     ) -> Result<Reply, TestError> {
-        let args = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
         command(self.process.address(), limit, args).await
     }
 
@@ -278,14 +277,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) async fn command<A>(
+pub(super) async fn command<A: AsRef<[u8]>>(
     address: &Address,
     limit: Duration,
-    args: Vec<A>,
-) -> Result<Reply, TestError>
-where
-    A: AsRef<[u8]> + Send + 'static,
-{
+    args: &[A],
+) -> Result<Reply, TestError> {
     let address = address.clone();
+    let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
     on_blocking_thread(move || Wire::connect(&address, limit)?.call(&args)).await
 }
